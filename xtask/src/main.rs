@@ -1,0 +1,42 @@
+//! Chores of the project: `cargo xtask <chore>`. Run `cargo xtask help` for the list.
+
+mod darwin;
+mod process;
+mod setup;
+mod workspace;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Prepare MLX for this machine (Linux), or say what it needs (macOS). Done once; a second run is instant
+    Setup {
+        /// Start over, even if everything is in place
+        #[arg(long)]
+        force: bool,
+    },
+    /// Install the Python packages that the tests use into .python/
+    PythonDeps {
+        /// Start over, even if everything is in place
+        #[arg(long)]
+        force: bool,
+    },
+    /// Type-check and lint the macOS code, also from Linux (nothing is linked or run)
+    DarwinCheck,
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().chore {
+        Chore::Setup { force } => setup::run(force),
+        Chore::PythonDeps { force } => setup::python_deps(force),
+        Chore::DarwinCheck => darwin::check(),
+    }
+}
