@@ -1,0 +1,32 @@
+//! The domain of fusiond: what is measured, believed, stored and served about the split of a matrix product's rows
+//! between two units of one machine.
+//!
+//! Everything here is pure: no I/O, no clock, no async, no MLX. Time, randomness and hardware come in as arguments,
+//! so the daemon, the replay of recorded machines and the tests drive the same code.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`shape`] | layers and shapes: what is multiplied |
+//! | [`chip`], [`engine`], [`conditions`] | where, by which code, and in which state it is measured |
+//! | [`ratio`] | the secondary unit's share of the rows |
+//! | [`rows`] | the one rule that turns a ratio into row counts |
+//! | [`lines`] | the fitted time of both units, from which ratios are derived |
+//! | [`stats`] | medians, MAD, and intervals on a ratio of pairs |
+//! | [`search`] | which measurement to ask for next, and what the answers mean |
+//! | [`estimate`], [`lookup`] | what is believed of a shape, and which belief answers a question |
+//! | [`record`] | the bytes a calibration is stored as |
+//! | [`models`], [`chips`] | shipped data: layer geometry of known models, priors and cliffs of known chips |
+
+pub mod chip;
+pub mod conditions;
+pub mod engine;
+pub mod estimate;
+pub mod lines;
+pub mod ratio;
+pub mod record;
+
+pub mod rows;
+
+pub mod sample;
+pub mod shape;
+pub mod stats;
