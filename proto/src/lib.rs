@@ -1,1 +1,34 @@
-//! .
+//! The wire of fusiond: the messages and services of `fusion.v1`, conversions between them and the domain, and the
+//! socket they travel over.
+//!
+//! The `.proto` files are the reference: every message and field is documented there, with units.
+
+mod convert;
+pub mod endpoint;
+
+pub use convert::{WireError, estimate, sample};
+
+/// Messages and services of `fusion.v1`, generated from `fusion/v1/*.proto`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    unused_qualifications,
+    clippy::pedantic,
+    clippy::all,
+    reason = "generated"
+)]
+pub mod v1 {
+    tonic::include_proto!("fusion.v1");
+}
+
+/// The encoded descriptors of `fusion.v1`, for reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// Version of the wire. It changes when an old peer would misread a new one; `GetStatus` and `Drain` work across it.
+pub const PROTOCOL: u32 = 1;
+
+/// The largest message either side accepts, in bytes: a page of 1000 estimates is below 400 KiB.
+pub const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
+/// Shapes that one `Calibrate` call may name.
+pub const MAX_SHAPES_PER_JOB: usize = 1024;
