@@ -18,15 +18,19 @@
 //! | [`models`], [`chips`] | shipped data: layer geometry of known models, priors and cliffs of known chips |
 
 pub mod chip;
+pub mod chips;
 pub mod conditions;
 pub mod engine;
 pub mod estimate;
 pub mod lines;
+pub mod lookup;
+pub mod models;
 pub mod ratio;
 pub mod record;
 
 pub mod rows;
 
 pub mod sample;
+pub mod search;
 pub mod shape;
 pub mod stats;

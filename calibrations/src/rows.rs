@@ -4,8 +4,12 @@
 //! rows with K >= 4096, is 2-6 times slower than its neighbours (FusionML's grids), and which counts are bad is a property of
 //! the machine, so the rule is data of the chip.
 
+use crate::lines::Lines;
 use crate::ratio::Ratio;
 use crate::shape::Shape;
+
+/// How many rows fewer are taken instead of a cliff: 16, a tile of every kernel known, and far enough on the machines measured.
+pub const CLIFF_STEP: u32 = 16;
 
 /// A count of secondary rows that must not be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,10 +48,44 @@ impl RowRule {
             .any(|cliff| cliff.secondary_rows == secondary_rows && inputs >= cliff.minimum_inputs)
     }
 
-    /// The secondary unit's rows of `shape` at `ratio`: the nearest count that is no cliff, moved towards fewer rows.
+    /// The secondary unit's rows of `shape` at `ratio`: the nearest count that aligns the primary unit's rows, and, should
+    /// that be a cliff, [`CLIFF_STEP`] fewer.
     pub fn secondary_rows(&self, shape: Shape, ratio: Ratio) -> u32 {
         let wanted = (f64::from(shape.rows()) * ratio.get()).round() as u32;
-        (0..=wanted).rev().find(|rows| !self.is_cliff(*rows, shape.layer().inputs())).unwrap_or_default()
+        self.nearest_allowed(shape, self.aligned(shape, wanted))
+    }
+
+    /// `rows` itself, or the nearest smaller count that is no cliff of this shape's layer.
+    pub fn nearest_allowed(&self, shape: Shape, rows: u32) -> u32 {
+        let mut rows = rows.min(shape.rows());
+        while rows > 0 && self.is_cliff(rows, shape.layer().inputs()) {
+            rows = rows.saturating_sub(CLIFF_STEP);
+        }
+        rows
+    }
+
+    /// The rows with the smallest predicted time of `shape`, by the rule; 0 where no split is predicted to beat stock.
+    ///
+    /// Both sides of a cliff at the balance are compared.
+    pub fn best_rows(&self, shape: Shape, lines: &Lines) -> u32 {
+        let balanced = self.secondary_rows(shape, lines.balanced_ratio());
+        let predicted = |rows: u32| lines.split_ms(shape.rows(), rows);
+        [balanced, balanced + 2 * CLIFF_STEP]
+            .into_iter()
+            .filter(|rows| f64::from(*rows) <= f64::from(shape.rows()) * Ratio::MAX.get())
+            .map(|rows| self.nearest_allowed(shape, rows))
+            .fold(0, |best, rows| if predicted(rows) < predicted(best) { rows } else { best })
+    }
+
+    /// `wanted` moved by at most half an alignment so that the primary unit's rows are a multiple of it.
+    fn aligned(&self, shape: Shape, wanted: u32) -> u32 {
+        let alignment = self.primary_alignment.max(1);
+        let primary = shape.rows().saturating_sub(wanted);
+        let aligned = (primary + alignment / 2) / alignment * alignment;
+        if wanted == 0 || aligned == 0 || aligned >= shape.rows() {
+            return wanted;
+        }
+        shape.rows() - aligned
     }
 }
 
@@ -70,10 +108,36 @@ mod tests {
     }
 
     #[test]
+    fn the_primary_units_rows_are_aligned_where_asked() {
+        let layer = Layer::new(64, 64, WeightFormat::F16, Layout::default()).unwrap();
+        let rule = RowRule { primary_alignment: 32, ..RowRule::default() };
+        let rows =
+            |rows, share| rule.secondary_rows(layer.with_rows(rows).unwrap(), Ratio::new(share).unwrap());
+        assert_eq!((1000 - rows(1000, 0.3)) % 32, 0);
+        assert_eq!((rows(1000, 0.0), rows(20, 0.4)), (0, 8));
+    }
+
+    #[test]
+    fn the_best_rows_are_at_the_balance_or_nowhere() {
+        let layer = Layer::new(14336, 4096, WeightFormat::F16, Layout::default()).unwrap();
+        let lines = Lines {
+            primary_ms_per_row: 1.0,
+            secondary_ms_per_row: 3.0,
+            overhead_ms: 1.0,
+            stock_ms_per_row: 1.0,
+        };
+        let best = |rows, lines| RowRule::apple().best_rows(layer.with_rows(rows).unwrap(), &lines);
+        assert_eq!(best(1000, lines), 250);
+        assert_eq!(best(8192, lines), 2032);
+        assert_eq!(best(3, lines), 0);
+        assert_eq!(best(1000, Lines { overhead_ms: 1e6, ..lines }), 0);
+    }
+
+    #[test]
     fn the_measured_cliff_is_stepped_over() {
         let layer = Layer::new(14336, 4096, WeightFormat::F16, Layout::default()).unwrap();
         let shape = layer.with_rows(8192).unwrap();
-        assert_eq!(RowRule::apple().secondary_rows(shape, Ratio::new(0.25).unwrap()), 2047);
+        assert_eq!(RowRule::apple().secondary_rows(shape, Ratio::new(0.25).unwrap()), 2032);
         assert_eq!(RowRule::default().secondary_rows(shape, Ratio::new(0.25).unwrap()), 2048);
     }
 }

@@ -1,0 +1,502 @@
+//! The search: which call to time next, and what the answers mean.
+//!
+//! A pure state machine. [`Search::next`] says what to measure, [`Search::tell`] takes the answer; the live worker, the replay of
+//! recorded machines and the tests drive the same code. It has no clock, no I/O and no randomness but a seed.
+//!
+//! ```text
+//! stock (thrown away), stock | probes: where is the balance? | the choice again | stock again: does it win?
+//! ```
+//!
+//! * The first call after a change between stock and split is thrown away: it is 1.04-1.25 times slower on a cool machine and 10 %
+//!   faster on a hot one (FusionML's `first_call_after_probe` and `convergence`).
+//! * Where both units' finish times are known, one or two probes give both lines and the balance ([`Evidence::FinishTimes`]). Where
+//!   only totals are known the lines are fitted to a few of them ([`Evidence::Totals`]).
+//! * The choice is compared with stock in pairs, in balanced order. It is chosen only if the interval on the ratio of pairs
+//!   at [`DECISION_CONFIDENCE`] lies above 1.
+//! * Everything is decided on ratios of times: scaling all times changes nothing but the budget.
+
+mod evidence;
+mod options;
+mod outcome;
+
+use crate::lines::Lines;
+use crate::ratio::Ratio;
+use crate::rows::{Cliff, RowRule};
+use crate::sample::{DropReason, Sample, Unit};
+use crate::shape::Shape;
+use crate::stats::{CONFIDENCE, Interval, median, ratio_of_pairs};
+
+pub use options::{Budget, Candidates, Evidence, Known, Options, Start};
+pub use outcome::{Outcome, Rejection, Verdict};
+
+/// Two-sided confidence of the interval that must lie above 1 before a split is chosen: with it, a machine where splitting
+/// changes nothing gets a non-zero ratio in at most 1 % of searches.
+pub const DECISION_CONFIDENCE: f64 = 0.99;
+
+/// Relative standard deviation of a speed-up between sessions of one machine: cells recorded twice in FusionML's grids
+/// (same chip and shape, another run) differ by that much, as a robust median.
+pub const SESSION_DEVIATION: f64 = 0.02;
+
+/// Pairs at least, so that one wild call decides nothing.
+const MINIMUM_PAIRS: usize = 2;
+/// Pairs at most: what six don't show isn't worth more of the machine's time.
+const MAXIMUM_PAIRS: usize = 6;
+/// Split calls at most before the choice, with finish times.
+const PROBES: usize = 4;
+/// A change of the balance smaller than this share isn't followed.
+const SETTLED: f64 = 0.01;
+/// First probe without any knowledge: both units have a good part, whatever their speeds.
+const FIRST_RATIO: f64 = 0.3;
+/// First probe where only totals are known: the secondary unit must dominate, so that the total is its time.
+const FIRST_RATIO_TOTALS: f64 = 0.45;
+/// A time per row above this multiple of the median elsewhere is a cliff, if seen twice.
+const CLIFF_FACTOR: f64 = 1.5;
+/// Unusable answers in a row after which the search gives up.
+const GIVE_UP_AFTER: usize = 4;
+
+/// One timed call that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// Stock: the primary unit alone.
+    Stock,
+    /// A split.
+    Split {
+        /// The secondary unit's rows, at least 1.
+        secondary_rows: u32,
+        /// The unit to wait for first.
+        first_waited: Unit,
+    },
+}
+
+impl Ask {
+    /// The secondary unit's rows; 0 for stock.
+    pub fn secondary_rows(self) -> u32 {
+        match self {
+            Self::Stock => 0,
+            Self::Split { secondary_rows, .. } => secondary_rows,
+        }
+    }
+}
+
+/// What a search wants next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Time this call and [`Search::tell`] the result.
+    Measure(Ask),
+    /// Finished.
+    Done(Box<Outcome>),
+}
+
+/// An answer that can't be taken. The search is unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SearchError {
+    /// The answer is about another call than the one asked for.
+    #[error(
+        "asked for {asked} secondary rows, but the answer is about {answered}: answer what Search::next asks"
+    )]
+    NotAsked {
+        /// Secondary rows that were asked for; 0 is stock.
+        asked: u32,
+        /// Secondary rows of the answer.
+        answered: u32,
+    },
+    /// The search is finished.
+    #[error("the search is done and takes no more samples: start another one")]
+    Done,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Phase {
+    Explore,
+    Confirm(u32),
+}
+
+/// A search for one shape's ratio.
+#[derive(Debug, Clone)]
+pub struct Search {
+    shape: Shape,
+    options: Options,
+    rule: RowRule,
+    discovered: Vec<Cliff>,
+    samples: Vec<Sample>,
+    spent_ms: f64,
+    phase: Phase,
+    step: Step,
+}
+
+impl Search {
+    /// A search for `shape` that hasn't measured anything.
+    pub fn new(shape: Shape, options: Options) -> Self {
+        let rule = options.rule.clone();
+        let mut search = Self {
+            shape,
+            options,
+            rule,
+            discovered: Vec::new(),
+            samples: Vec::new(),
+            spent_ms: 0.0,
+            phase: Phase::Explore,
+            step: Step::Measure(Ask::Stock),
+        };
+        search.step = search.plan();
+        search
+    }
+
+    /// What to do next. The same until a sample is told.
+    pub fn next(&self) -> Step {
+        self.step.clone()
+    }
+
+    /// Takes the answer to what [`Self::next`] asks. A sample that the caller marked as dropped counts as a call, but not as evidence. Times that
+    /// aren't positive and finite, and the first call after a change of arm, are marked here.
+    ///
+    /// # Errors
+    /// [`SearchError::NotAsked`] if it answers something else, [`SearchError::Done`] if nothing is asked.
+    pub fn tell(&mut self, mut sample: Sample) -> Result<(), SearchError> {
+        let Step::Measure(ask) = &self.step else { return Err(SearchError::Done) };
+        let asked = ask.secondary_rows();
+        if asked != sample.secondary_rows {
+            return Err(SearchError::NotAsked { asked, answered: sample.secondary_rows });
+        }
+        let is_time = sample.total_ms.is_finite() && sample.total_ms > 0.0;
+        if sample.dropped.is_none() {
+            sample.dropped = match self.samples.last() {
+                _ if !is_time => Some(DropReason::Nonsense),
+                Some(last) if (last.secondary_rows == 0) == (sample.secondary_rows == 0) => None,
+                _ => Some(DropReason::FirstAfterChange),
+            };
+        }
+        if is_time {
+            self.spent_ms += sample.total_ms;
+        }
+        self.samples.push(sample);
+        self.discover_cliffs();
+        self.step = self.plan();
+        Ok(())
+    }
+
+    /// Calls made so far, thrown-away ones included.
+    pub fn calls(&self) -> u32 {
+        u32::try_from(self.samples.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Calls at most: the length of a progress bar. A search usually needs fewer.
+    pub fn calls_at_most(&self) -> u32 {
+        self.options.budget.calls
+    }
+
+    /// Machine time spent so far, thrown-away calls included, in ms.
+    pub fn machine_ms(&self) -> f64 {
+        self.spent_ms
+    }
+
+    /// Everything that was told, in order; the dropped with their reason.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// The shape that is searched for.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The lines as fitted so far; `None` before stock and a split were seen.
+    pub fn lines(&self) -> Option<Lines> {
+        let rows = f64::from(self.shape.rows());
+        let stock = evidence::total_ms(&self.samples, 0)? / rows;
+        match self.unit_times() {
+            (Some(primary), Some(secondary)) => Some(Lines {
+                primary_ms_per_row: primary,
+                secondary_ms_per_row: secondary,
+                overhead_ms: self.overhead_ms(),
+                stock_ms_per_row: stock,
+            }),
+            _ => self.lines_from_totals(stock),
+        }
+    }
+
+    fn plan(&mut self) -> Step {
+        if self.exhausted() {
+            return self.done(true);
+        }
+        if evidence::total_ms(&self.samples, 0).is_none() {
+            return Step::Measure(Ask::Stock);
+        }
+        if self.phase == Phase::Explore {
+            match self.explore() {
+                None | Some(0) => return self.done(false),
+                Some(rows) if self.settled(rows) => self.phase = Phase::Confirm(rows),
+                Some(rows) => return self.ask_split(rows),
+            }
+        }
+        let Phase::Confirm(rows) = self.phase else { return self.done(false) };
+        self.confirm(rows)
+    }
+
+    fn exhausted(&self) -> bool {
+        let budget = self.options.budget;
+        let unusable = self
+            .samples
+            .iter()
+            .rev()
+            .take_while(|s| !matches!(s.dropped, None | Some(DropReason::FirstAfterChange)))
+            .count();
+        let longest = self
+            .samples
+            .iter()
+            .map(|s| s.total_ms)
+            .filter(|ms| ms.is_finite() && *ms > 0.0)
+            .fold(0.0, f64::max);
+        self.calls() >= budget.calls
+            || self.spent_ms + longest > budget.machine_ms
+            || unusable >= GIVE_UP_AFTER
+    }
+
+    fn ask_split(&self, secondary_rows: u32) -> Step {
+        let splits = self.samples.iter().filter(|sample| sample.secondary_rows > 0).count() as u64;
+        // A unit whose time was hidden is waited for first next time; else in turn.
+        let turn = if splits.wrapping_add(self.options.seed).is_multiple_of(2) {
+            Unit::Primary
+        } else {
+            Unit::Secondary
+        };
+        let first_waited = match self.unit_times() {
+            (None, Some(_)) => Unit::Primary,
+            (Some(_), None) => Unit::Secondary,
+            _ => turn,
+        };
+        Step::Measure(Ask::Split { secondary_rows, first_waited })
+    }
+
+    /// The rows to probe next; the choice once [`Self::settled`]; 0 or `None` if there is nothing to split.
+    fn explore(&self) -> Option<u32> {
+        match self.lines() {
+            Some(lines) if self.split_calls() > 0 => Some(self.allowed(self.best_rows(&lines))),
+            _ if self.split_calls() > 0 => self.samples.last().map(|sample| sample.secondary_rows),
+            _ => Some(self.first_rows()),
+        }
+    }
+
+    fn first_rows(&self) -> u32 {
+        let from_ratio = |ratio: f64| self.rule.secondary_rows(self.shape, Ratio::saturating(ratio));
+        let rows = match (&self.options.start, self.options.first_ratio) {
+            (_, Some(ratio)) => from_ratio(ratio.get()),
+            (Start::Warm(known), None) if known.secondary_rows > 0 => known.secondary_rows,
+            (Start::Prior(lines) | Start::Warm(Known { lines: Some(lines), .. }), None) => {
+                from_ratio(lines.balanced_ratio().get())
+            }
+            _ if self.options.evidence == Evidence::Totals => from_ratio(FIRST_RATIO_TOTALS),
+            _ => from_ratio(FIRST_RATIO),
+        };
+        self.allowed(rows.max(1))
+    }
+
+    /// The rows of the balance, however small the gain: whether it beats stock is for the confirmation to say.
+    fn best_rows(&self, lines: &Lines) -> u32 {
+        self.rule.secondary_rows(self.shape, lines.balanced_ratio()).max(1)
+    }
+
+    /// The nearest choosable count.
+    fn allowed(&self, rows: u32) -> u32 {
+        match &self.options.candidates {
+            Candidates::Any => self.rule.nearest_allowed(self.shape, rows),
+            Candidates::Rows(list) => list
+                .iter()
+                .copied()
+                .filter(|&candidate| {
+                    candidate > 0 && !self.rule.is_cliff(candidate, self.shape.layer().inputs())
+                })
+                .min_by_key(|candidate| candidate.abs_diff(rows))
+                .unwrap_or(0),
+        }
+    }
+
+    fn split_calls(&self) -> usize {
+        self.samples.iter().filter(|sample| sample.secondary_rows > 0).count()
+    }
+
+    fn settled(&self, rows: u32) -> bool {
+        let kept = evidence::kept_totals(&self.samples, rows).len();
+        let near = self.samples.last().is_some_and(|last| {
+            last.secondary_rows > 0
+                && f64::from(last.secondary_rows.abs_diff(rows)) <= SETTLED * f64::from(self.shape.rows())
+        });
+        self.split_calls() >= PROBES || (near && kept >= 1 && self.split_calls() > 2)
+    }
+
+    fn confirm(&self, rows: u32) -> Step {
+        let (stock, split) =
+            (evidence::kept_totals(&self.samples, 0).len(), evidence::kept_totals(&self.samples, rows).len());
+        let done = stock.min(split);
+        if done >= MINIMUM_PAIRS && (self.clear(rows) || done >= MAXIMUM_PAIRS) {
+            return self.done(false);
+        }
+        let wanted = (done + 1).max(MINIMUM_PAIRS);
+        let on_stock = self.samples.last().is_some_and(|sample| sample.secondary_rows == 0);
+        // Stay with the arm that runs until it has enough: every change costs a call.
+        if (on_stock && stock < wanted) || (!on_stock && split >= wanted) {
+            Step::Measure(Ask::Stock)
+        } else {
+            self.ask_split(rows)
+        }
+    }
+
+    /// Whether the interval that decides lies on one side of 1.
+    fn clear(&self, rows: u32) -> bool {
+        ratio_of_pairs(&evidence::pairs(&self.samples, rows), DECISION_CONFIDENCE)
+            .is_some_and(|interval| interval.low > 1.0 || interval.high < 1.0)
+    }
+
+    fn unit_times(&self) -> (Option<f64>, Option<f64>) {
+        let of = |unit| {
+            let inputs = self.shape.layer().inputs();
+            let values: Vec<_> = evidence::per_row(&self.samples, self.shape, unit)
+                .into_iter()
+                .filter(|(rows, ..)| !self.rule.is_cliff(*rows, inputs))
+                .collect();
+            evidence::median_per_row(&values)
+        };
+        (of(Unit::Primary), of(Unit::Secondary))
+    }
+
+    /// What a split takes beyond its later part: joining.
+    fn overhead_ms(&self) -> f64 {
+        let beyond: Vec<f64> = self
+            .samples
+            .iter()
+            .filter(|sample| sample.is_kept())
+            .filter_map(|sample| {
+                sample.finish_times.map(|times| sample.total_ms - times.primary_ms.max(times.secondary_ms))
+            })
+            .collect();
+        median(&beyond).filter(|ms| ms.is_finite()).unwrap_or(0.0).max(0.0)
+    }
+
+    /// First version: the slowest-looking share is the secondary unit's line, the primary's is stock's.
+    fn lines_from_totals(&self, stock: f64) -> Option<Lines> {
+        let per_row: Vec<f64> = self
+            .samples
+            .iter()
+            .filter(|s| {
+                s.secondary_rows > 0 && matches!(s.dropped, None | Some(DropReason::FirstAfterChange))
+            })
+            .map(|s| s.total_ms / f64::from(s.secondary_rows))
+            .collect();
+        let secondary = per_row.into_iter().reduce(f64::min)?;
+        Some(Lines {
+            primary_ms_per_row: stock,
+            secondary_ms_per_row: secondary,
+            overhead_ms: 0.0,
+            stock_ms_per_row: stock,
+        })
+    }
+
+    /// A secondary part whose time per row is far above that of the others, twice at the same count.
+    fn discover_cliffs(&mut self) {
+        let inputs = self.shape.layer().inputs();
+        let values = evidence::per_row(&self.samples, self.shape, Unit::Secondary);
+        let Some(&(suspect, ..)) = values.last() else { return };
+        let of = |here: bool| -> Vec<f64> {
+            values
+                .iter()
+                .filter(|value| (value.0 == suspect) == here && value.2)
+                .map(|value| value.1)
+                .collect()
+        };
+        let (here, elsewhere) = (of(true), of(false));
+        let lowest = here.iter().copied().fold(f64::INFINITY, f64::min);
+        let is_cliff =
+            here.len() >= 2 && median(&elsewhere).is_some_and(|usual| lowest > usual * CLIFF_FACTOR);
+        if is_cliff && !self.rule.is_cliff(suspect, inputs) {
+            let cliff = Cliff { secondary_rows: suspect, minimum_inputs: inputs };
+            self.rule.cliffs.push(cliff);
+            self.discovered.push(cliff);
+            self.phase = Phase::Explore;
+        }
+    }
+
+    fn best_split(&self) -> Option<u32> {
+        if let Phase::Confirm(rows) = self.phase {
+            return Some(rows);
+        }
+        self.samples
+            .iter()
+            .filter(|s| {
+                s.is_kept()
+                    && s.secondary_rows > 0
+                    && !self.rule.is_cliff(s.secondary_rows, self.shape.layer().inputs())
+            })
+            .min_by(|a, b| a.total_ms.total_cmp(&b.total_ms))
+            .map(|sample| sample.secondary_rows)
+    }
+
+    fn done(&self, out_of_budget: bool) -> Step {
+        Step::Done(Box::new(self.conclude(out_of_budget)))
+    }
+
+    fn conclude(&self, out_of_budget: bool) -> Outcome {
+        let best = self.best_split();
+        let pairs = best.map(|rows| evidence::pairs(&self.samples, rows)).unwrap_or_default();
+        let deciding = ratio_of_pairs(&pairs, DECISION_CONFIDENCE);
+        let verdict = match deciding {
+            None => Verdict::NoEvidence,
+            Some(interval) if pairs.len() >= MINIMUM_PAIRS && interval.low > 1.0 => Verdict::Confirmed,
+            Some(interval) if out_of_budget && interval.high > 1.0 => Verdict::Unresolved,
+            Some(_) => Verdict::NotBetter,
+        };
+        let secondary_rows = best.filter(|_| verdict == Verdict::Confirmed).unwrap_or(0);
+        let speed_up = ratio_of_pairs(&pairs, CONFIDENCE);
+        Outcome {
+            verdict,
+            ratio: Ratio::saturating(f64::from(secondary_rows) / f64::from(self.shape.rows())),
+            secondary_rows,
+            lines: self.lines(),
+            stock_ms: evidence::total_ms(&self.samples, 0),
+            split_ms: best.and_then(|rows| evidence::total_ms(&self.samples, rows)),
+            best_split_rows: best,
+            speed_up,
+            speed_up_any_session: speed_up.map(any_session),
+            pairs: u32::try_from(pairs.len()).unwrap_or(u32::MAX),
+            rejected: self.rejected(best, secondary_rows),
+            discovered_cliffs: self.discovered.clone(),
+        }
+    }
+
+    fn rejected(&self, best: Option<u32>, chosen: u32) -> Vec<(u32, Rejection)> {
+        let mut rows: Vec<u32> =
+            self.samples.iter().map(|sample| sample.secondary_rows).filter(|rows| *rows > 0).collect();
+        if let Candidates::Rows(list) = &self.options.candidates {
+            rows.extend(list.iter().filter(|rows| self.rule.is_cliff(**rows, self.shape.layer().inputs())));
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        rows.retain(|rows| *rows != chosen);
+        rows.into_iter().map(|rows| (rows, self.why_rejected(rows, best))).collect()
+    }
+
+    fn why_rejected(&self, rows: u32, best: Option<u32>) -> Rejection {
+        if self.discovered.iter().any(|cliff| cliff.secondary_rows == rows) {
+            Rejection::DiscoveredCliff
+        } else if self.rule.is_cliff(rows, self.shape.layer().inputs()) {
+            Rejection::Cliff
+        } else if best == Some(rows) {
+            Rejection::NotBetterThanStock
+        } else {
+            Rejection::Slower
+        }
+    }
+}
+
+/// The interval widened by what sessions of one machine differ ([`SESSION_DEVIATION`]), variances added in the logarithm.
+fn any_session(interval: Interval) -> Interval {
+    let within = (interval.high / interval.low).ln() / 2.0;
+    let half_width = within.hypot(1.96 * SESSION_DEVIATION);
+    Interval {
+        low: interval.value * (-half_width).exp(),
+        value: interval.value,
+        high: interval.value * half_width.exp(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
