@@ -1,2 +1,59 @@
-//! .
-fn main() {}
+//! `fusion-worker`: measures matrix products for fusiond. The only process of the daemon that loads MLX.
+//!
+//! It speaks `fusion-frames` on its standard input and output, does one timed call at a time, and ends when its standard
+//! input is closed. MLX may abort the process or be out of memory: that is why it is a process of its own. Everything a
+//! person should read goes to standard error; nothing but frames reaches standard output, whatever a library prints.
+//!
+//! | exit status | meaning |
+//! |---|---|
+//! | 0 | standard input was closed |
+//! | 1 | the start failed, or the other side speaks no frames; the reason is on standard error |
+//! | 2 | wrong arguments |
+//! | 101, or a signal | a panic, or an abort in MLX; the reason is on standard error |
+//!
+//! Installed on macOS, it finds MLX's Metal kernels next to itself or where the build put them: see "Where MLX finds its
+//! Metal kernels" in the documentation of `fusion-split`.
+
+mod args;
+mod conversation;
+mod memory;
+mod platform;
+mod self_test;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser as _;
+use fusion_split::Units;
+
+use args::Args;
+use conversation::Conversation;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fusion-worker: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Everything happens on this thread: MLX objects must not change threads.
+fn run(args: &Args) -> Result<()> {
+    platform::restart_with_one_blas_thread().context("cannot restart with OPENBLAS_NUM_THREADS=1")?;
+    if args.self_test {
+        println!("{}", self_test::run(&open(args)?)?);
+        return Ok(());
+    }
+    // Before MLX is touched: from here on, a library's print lands on standard error.
+    let replies = platform::take_stdout().context("cannot set standard output aside for frames")?;
+    let units = open(args)?;
+    let limit = memory::limit(args.memory_limit_bytes)?;
+    Conversation::new(units, limit).hold(&mut std::io::stdin().lock(), replies)
+}
+
+fn open(args: &Args) -> Result<Units> {
+    Units::open(args.pair_kind()).context("cannot open the two units")
+}

@@ -1,0 +1,255 @@
+//! The two units, and running a product on them.
+
+use std::time::Instant;
+
+use fusion_calibrations::{
+    chip::Pair,
+    sample::{FinishTimes, Unit},
+    shape::Shape,
+};
+use mlx_rs::{Array, Device, DeviceType, Stream, ops, transforms, with_stream};
+
+use crate::{
+    Operands, PairKind, Product, Timing,
+    error::{Doing as _, SplitError},
+    pair,
+    platform::UnitThreads,
+    product::{ms_since, to_ms},
+};
+
+/// Two MLX streams that share the rows of a product.
+///
+/// Not `Send`: all MLX objects stay on the thread that opened the units (see the crate's documentation).
+#[derive(Debug)]
+pub struct Units {
+    primary: Stream,
+    secondary: Stream,
+    kind: PairKind,
+    on_gpu: bool,
+    threads: UnitThreads,
+}
+
+impl Units {
+    /// Opens two units. On a development pair each unit's thread is pinned to a core of its own.
+    ///
+    /// # Errors
+    /// [`SplitError::Mlx`] if MLX cannot run even a tiny product on a stream; [`SplitError::System`] if the threads
+    /// cannot be looked up or pinned.
+    pub fn open(kind: PairKind) -> Result<Self, SplitError> {
+        let on_gpu = kind == PairKind::Auto && has_gpu()?;
+        let primary_device = if on_gpu { Device::gpu() } else { Device::cpu() };
+        let mut threads = UnitThreads::none_yet();
+        let primary = threads.watch(Unit::Primary, || open_stream(&primary_device))?;
+        let secondary = threads.watch(Unit::Secondary, || open_stream(&Device::cpu()))?;
+        if !on_gpu {
+            threads.pin()?;
+        }
+        Ok(Self { primary, secondary, kind, on_gpu, threads })
+    }
+
+    /// Which pair this is, as it is recorded.
+    pub fn pair(&self) -> Pair {
+        self.kind.identity(self.on_gpu)
+    }
+
+    /// One line for people: what the units are, and whether each has a core of its own.
+    pub fn description(&self) -> String {
+        if self.on_gpu {
+            return "GPU (primary) and CPU (secondary)".to_owned();
+        }
+        let pair = self.pair();
+        format!("{}; {}", pair.label().unwrap_or("two CPU streams"), self.threads.description())
+    }
+
+    pub(crate) fn primary(&self) -> &Stream {
+        &self.primary
+    }
+
+    /// Fails if measuring `shape` on this pair would take more than `limit_bytes`.
+    ///
+    /// # Errors
+    /// [`SplitError::OutOfMemory`], with both numbers.
+    pub fn check_fits(&self, shape: Shape, limit_bytes: u64) -> Result<(), SplitError> {
+        let needed_bytes = self.needed_bytes(shape);
+        if needed_bytes > limit_bytes {
+            return Err(SplitError::OutOfMemory { shape, needed_bytes, limit_bytes });
+        }
+        Ok(())
+    }
+
+    /// Bytes that measuring `shape` takes at most: operands, results and ballast, or the operands while they are made.
+    fn needed_bytes(&self, shape: Shape) -> u64 {
+        let layer = shape.layer();
+        let (rows, inputs, outputs) =
+            (u64::from(shape.rows()), u64::from(layer.inputs()), u64::from(layer.outputs()));
+        let pieces = pair::ballast(shape.rows(), self.kind.work_factor()).len() as u64;
+        let running = shape.working_set_bytes() + pieces * rows * outputs * layer.format().activation_bytes();
+        // Random numbers are made in single precision, through random bits of the same size.
+        let making = 2 * 4 * (rows * inputs).max(inputs * outputs);
+        running.max(making)
+    }
+
+    /// The whole product on the primary unit alone: the baseline.
+    ///
+    /// # Errors
+    /// [`SplitError::Mlx`] if MLX fails.
+    pub fn stock(&self, operands: &Operands) -> Result<(Timing, Product), SplitError> {
+        let delay = self.threads.run_queue_delay();
+        let start = Instant::now();
+        let whole = with_stream(&self.primary, || operands.product(0..operands.shape().rows()))?;
+        Part::submit([whole])?.wait_first()?.timed(0, start, None, delay, self)
+    }
+
+    /// The product with its first `secondary_rows` rows on the secondary unit. Each part is submitted on its own;
+    /// `first` is waited for first, then the other, then both are joined on the primary unit. With no rows this is
+    /// [`Units::stock`]; with all rows the secondary unit works alone.
+    ///
+    /// # Errors
+    /// [`SplitError::TooManyRows`]; [`SplitError::Mlx`] if MLX fails.
+    pub fn split(
+        &self,
+        operands: &Operands,
+        secondary_rows: u32,
+        first: Unit,
+    ) -> Result<(Timing, Product), SplitError> {
+        let rows = operands.shape().rows();
+        match secondary_rows {
+            0 => self.stock(operands),
+            some if some > rows => Err(SplitError::TooManyRows { secondary_rows, shape: operands.shape() }),
+            all if all == rows => self.secondary_alone(operands),
+            some => self.both(operands, some, first),
+        }
+    }
+
+    fn both(
+        &self,
+        operands: &Operands,
+        secondary_rows: u32,
+        first: Unit,
+    ) -> Result<(Timing, Product), SplitError> {
+        let delay = self.threads.run_queue_delay();
+        let start = Instant::now();
+        let primary = Part::submit([with_stream(&self.primary, || {
+            operands.product(secondary_rows..operands.shape().rows())
+        })?])?;
+        let secondary = Part::submit(self.secondary_work(operands, secondary_rows)?)?;
+        let (earlier, later) = match first {
+            Unit::Primary => (&primary, &secondary),
+            Unit::Secondary => (&secondary, &primary),
+        };
+        earlier.wait()?;
+        let earlier_ms = ms_since(start);
+        later.wait()?;
+        let later_ms = ms_since(start);
+        let (primary_ms, secondary_ms) = match first {
+            Unit::Primary => (earlier_ms, later_ms),
+            Unit::Secondary => (later_ms, earlier_ms),
+        };
+        let finish_times = FinishTimes { primary_ms, secondary_ms, first_waited: first };
+        let joined = with_stream(&self.primary, || {
+            ops::concatenate(&[secondary.result(), primary.result()], 0).doing("joining the parts")
+        })?;
+        Part::submit([joined])?.wait_first()?.timed(secondary_rows, start, Some(finish_times), delay, self)
+    }
+
+    fn secondary_alone(&self, operands: &Operands) -> Result<(Timing, Product), SplitError> {
+        let rows = operands.shape().rows();
+        let delay = self.threads.run_queue_delay();
+        let start = Instant::now();
+        Part::submit(self.secondary_work(operands, rows)?)?
+            .wait_first()?
+            .timed(rows, start, None, delay, self)
+    }
+
+    /// The first `rows` rows on the secondary unit: their product, then the ballast of an asymmetric pair.
+    fn secondary_work(&self, operands: &Operands, rows: u32) -> Result<Vec<Array>, SplitError> {
+        with_stream(&self.secondary, || {
+            let pieces = pair::ballast(rows, self.kind.work_factor());
+            std::iter::once(rows).chain(pieces).map(|rows| operands.product(0..rows)).collect()
+        })
+    }
+
+    /// How far `result` is from `reference`: max|a - b| / max|b|, no unit. Infinite if a number is not finite.
+    ///
+    /// # Errors
+    /// [`SplitError::DifferentShapes`]; [`SplitError::Mlx`] if MLX fails.
+    pub fn compare(&self, result: &Product, reference: &Product) -> Result<f64, SplitError> {
+        let (a, b) = (&result.0, &reference.0);
+        if a.shape() != b.shape() {
+            return Err(SplitError::DifferentShapes { left: a.shape().to_vec(), right: b.shape().to_vec() });
+        }
+        with_stream(&self.primary, || relative_error(a, b)).doing("comparing results")
+    }
+}
+
+fn relative_error(a: &Array, b: &Array) -> mlx_rs::error::Result<f64> {
+    let (a, b) = (a.as_type::<f32>()?, b.as_type::<f32>()?);
+    let (difference, largest) = (a.subtract(&b)?.abs()?.max(None)?, b.abs()?.max(None)?);
+    transforms::eval([&difference, &largest])?;
+    let (difference, largest) =
+        (f64::from(difference.item_exact::<f32>()), f64::from(largest.item_exact::<f32>()));
+    let error = if difference == 0.0 { 0.0 } else { difference / largest };
+    // Infinity in a result makes the quotient NaN or zero, and neither may pass as close.
+    Ok(if error.is_finite() && largest.is_finite() { error } else { f64::INFINITY })
+}
+
+/// What one unit was given: the result first, ballast after it.
+struct Part(Vec<Array>);
+
+impl Part {
+    fn submit(arrays: impl Into<Vec<Array>>) -> Result<Self, SplitError> {
+        let arrays = arrays.into();
+        transforms::async_eval(&arrays).doing("submitting a product")?;
+        Ok(Self(arrays))
+    }
+
+    /// Until everything the unit was given is done, the ballast too.
+    fn wait(&self) -> Result<(), SplitError> {
+        self.0.iter().try_for_each(Array::eval).doing("computing a product")
+    }
+
+    fn result(&self) -> &Array {
+        &self.0[0]
+    }
+
+    fn wait_first(self) -> Result<Self, SplitError> {
+        self.wait()?;
+        Ok(self)
+    }
+
+    /// Stops the clock.
+    fn timed(
+        mut self,
+        secondary_rows: u32,
+        start: Instant,
+        finish_times: Option<FinishTimes>,
+        delay_before: Option<std::time::Duration>,
+        units: &Units,
+    ) -> Result<(Timing, Product), SplitError> {
+        let total_ms = ms_since(start);
+        let delay = units.threads.run_queue_delay().zip(delay_before);
+        let run_queue_delay_ms = delay.map(|(after, before)| to_ms(after.saturating_sub(before)));
+        let product = Product(self.0.swap_remove(0));
+        Ok((Timing { secondary_rows, total_ms, finish_times, run_queue_delay_ms }, product))
+    }
+}
+
+fn has_gpu() -> Result<bool, SplitError> {
+    let device = Device::try_default().doing("asking for the default device")?;
+    Ok(matches!(device.get_type().doing("asking for the default device")?, DeviceType::Gpu))
+}
+
+fn open_stream(device: &Device) -> Result<Stream, SplitError> {
+    let stream = Stream::new_with_device(device);
+    warm_up(&stream)?;
+    Ok(stream)
+}
+
+/// A first tiny product: it starts the stream's thread, and proves that the device works at all.
+fn warm_up(stream: &Stream) -> Result<(), SplitError> {
+    with_stream(stream, || {
+        let one = Array::from_slice(&[1.0_f32], &[1, 1]);
+        one.matmul(&one)?.eval()
+    })
+    .doing("running a first tiny product")
+}
