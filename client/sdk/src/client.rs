@@ -1,0 +1,246 @@
+//! The calls.
+
+use std::time::Duration;
+
+use fusion_calibrations::engine::Engine;
+use fusion_calibrations::shape::Shape;
+use fusion_proto::endpoint::SocketPath;
+use fusion_proto::v1::calibration_client::CalibrationClient;
+use fusion_proto::v1::control_client::ControlClient;
+use fusion_proto::v1::ratios_client::RatiosClient;
+use fusion_proto::v1::store_client::StoreClient;
+use fusion_proto::{MAX_MESSAGE_BYTES, PROTOCOL, v1};
+use tokio::time::timeout;
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::connection::channel;
+use crate::error::from_status;
+use crate::{Calibration, ClientError, Deadlines, Estimates, VERSION};
+
+/// What a daemon said of itself when it was connected to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonVersion {
+    /// Its version.
+    pub version: String,
+    /// Its protocol.
+    pub protocol: u32,
+}
+
+/// A connection to the daemon of this user. Cheap to clone; clones share the connection.
+#[derive(Debug, Clone)]
+pub struct Client {
+    socket: SocketPath,
+    deadlines: Deadlines,
+    channel: Channel,
+    daemon: DaemonVersion,
+}
+
+impl Client {
+    /// Connects to the daemon that listens on `socket` and asks who it is, within 1 s.
+    ///
+    /// # Errors
+    /// [`ClientError::NotRunning`], [`ClientError::NotAnswering`], [`ClientError::ForeignSocket`] and
+    /// [`ClientError::Socket`]. Another protocol is no error yet: such a daemon can be looked at and stopped.
+    pub async fn connect(socket: &SocketPath) -> Result<Self, ClientError> {
+        Self::connect_with(socket, Deadlines::default()).await
+    }
+
+    /// Connects with deadlines of one's own.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub async fn connect_with(socket: &SocketPath, deadlines: Deadlines) -> Result<Self, ClientError> {
+        let (socket, channel) = (socket.clone(), channel(socket, &deadlines));
+        let daemon = DaemonVersion { version: String::new(), protocol: PROTOCOL };
+        let mut client = Self { socket, deadlines, channel, daemon };
+        let status = client.status_within(deadlines.connect).await?;
+        client.daemon = DaemonVersion { version: status.version, protocol: status.protocol };
+        Ok(client)
+    }
+
+    /// Where the daemon listens.
+    pub fn socket(&self) -> &SocketPath {
+        &self.socket
+    }
+
+    /// What the daemon said of itself when it was connected to.
+    pub fn daemon(&self) -> &DaemonVersion {
+        &self.daemon
+    }
+
+    /// What the daemon is doing. Works across protocols.
+    ///
+    /// # Errors
+    /// Those of a connection: see [`ClientError`].
+    pub async fn status(&self) -> Result<v1::GetStatusReply, ClientError> {
+        self.status_within(self.deadlines.call).await
+    }
+
+    async fn status_within(&self, deadline: Duration) -> Result<v1::GetStatusReply, ClientError> {
+        let request = v1::GetStatusRequest { client_version: VERSION.to_owned(), client_protocol: PROTOCOL };
+        let mut control = ControlClient::new(self.channel.clone());
+        self.within(deadline, control.get_status(request)).await
+    }
+
+    /// Tells the daemon to finish what was acknowledged and to exit; `reason` is for its log. Works across protocols. See
+    /// [`crate::wait_until_gone`].
+    ///
+    /// # Errors
+    /// Those of a connection: see [`ClientError`].
+    pub async fn drain(&self, reason: &str) -> Result<v1::DrainReply, ClientError> {
+        let mut control = ControlClient::new(self.channel.clone());
+        let request = v1::DrainRequest { reason: reason.to_owned() };
+        self.within(self.deadlines.call, control.drain(request)).await
+    }
+
+    /// Whether the daemon says that it serves (grpc.health.v1).
+    ///
+    /// # Errors
+    /// Those of a connection: see [`ClientError`].
+    pub async fn health(&self) -> Result<bool, ClientError> {
+        let mut health = HealthClient::new(self.channel.clone());
+        let request = HealthCheckRequest { service: String::new() };
+        let reply = self.within(self.deadlines.call, health.check(request)).await?;
+        Ok(reply.status() == ServingStatus::Serving)
+    }
+
+    /// The ratio for `shape` under the present conditions, for the `engine` that will run it, or the worker's.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidArgument`], [`ClientError::Protocol`], and those of a connection.
+    pub async fn get_ratio(
+        &self,
+        shape: Shape,
+        engine: Option<Engine>,
+    ) -> Result<v1::GetRatioReply, ClientError> {
+        self.same_protocol()?;
+        let request =
+            v1::GetRatioRequest { shape: Some(shape.into()), engine: engine.as_ref().map(Into::into) };
+        self.within(self.deadlines.call, self.ratios().get_ratio(request)).await
+    }
+
+    /// How the answer to [`Self::get_ratio`] comes about.
+    ///
+    /// # Errors
+    /// As [`Self::get_ratio`].
+    pub async fn explain_ratio(
+        &self,
+        shape: Shape,
+        engine: Option<Engine>,
+    ) -> Result<v1::ExplainRatioReply, ClientError> {
+        self.same_protocol()?;
+        let request =
+            v1::ExplainRatioRequest { shape: Some(shape.into()), engine: engine.as_ref().map(Into::into) };
+        self.within(self.deadlines.call, self.ratios().explain_ratio(request)).await
+    }
+
+    /// Every estimate of this machine, page by page as it is read.
+    pub fn list_ratios(&self) -> Estimates {
+        Estimates::new(self.clone())
+    }
+
+    pub(crate) async fn ratios_page(
+        &self,
+        page_size: u32,
+        page_token: String,
+    ) -> Result<v1::ListRatiosReply, ClientError> {
+        self.same_protocol()?;
+        let request = v1::ListRatiosRequest { page_size, page_token };
+        self.within(self.deadlines.call, self.ratios().list_ratios(request)).await
+    }
+
+    /// Measures `shapes` one after the other; `title` is what the queue shows. Dropping what this returns cancels the job:
+    /// what was committed stays.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidArgument`], [`ClientError::ResourceExhausted`], [`ClientError::FailedPrecondition`],
+    /// [`ClientError::Draining`], [`ClientError::Protocol`], and those of a connection.
+    pub async fn calibrate(
+        &self,
+        shapes: &[Shape],
+        freshness: v1::Freshness,
+        title: &str,
+    ) -> Result<Calibration, ClientError> {
+        self.same_protocol()?;
+        let request = v1::CalibrateRequest {
+            shapes: shapes.iter().copied().map(Into::into).collect(),
+            freshness: freshness.into(),
+            title: title.to_owned(),
+        };
+        let mut calibration =
+            CalibrationClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        let events = self.within(self.deadlines.call, calibration.calibrate(request)).await?;
+        Ok(Calibration::new(self.socket.clone(), events))
+    }
+
+    /// Reads the whole store, changes nothing.
+    ///
+    /// # Errors
+    /// [`ClientError::DataLoss`], [`ClientError::Protocol`], and those of a connection.
+    pub async fn verify_store(&self) -> Result<v1::VerifyStoreReply, ClientError> {
+        self.same_protocol()?;
+        self.within(self.deadlines.store, self.store().verify_store(v1::VerifyStoreRequest {})).await
+    }
+
+    /// Builds the store's index anew from its record files; the old one is set aside.
+    ///
+    /// # Errors
+    /// [`ClientError::Busy`] while a job runs, [`ClientError::DataLoss`], [`ClientError::Protocol`], and those of a
+    /// connection.
+    pub async fn rebuild_store(&self) -> Result<v1::RebuildStoreReply, ClientError> {
+        self.same_protocol()?;
+        self.within(self.deadlines.store, self.store().rebuild_store(v1::RebuildStoreRequest {})).await
+    }
+
+    /// Writes every current record to the directory `path` of the daemon's machine: absolute, and not there yet.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidArgument`], [`ClientError::AlreadyExists`], [`ClientError::DataLoss`],
+    /// [`ClientError::Protocol`], and those of a connection.
+    pub async fn export_store(&self, path: &str) -> Result<v1::ExportStoreReply, ClientError> {
+        self.same_protocol()?;
+        let request = v1::ExportStoreRequest { path: path.to_owned() };
+        self.within(self.deadlines.store, self.store().export_store(request)).await
+    }
+
+    fn ratios(&self) -> RatiosClient<Channel> {
+        RatiosClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    fn store(&self) -> StoreClient<Channel> {
+        StoreClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    /// A call's answer, or the reason that there is none after `deadline`. The call is cancelled then.
+    async fn within<T>(
+        &self,
+        deadline: Duration,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, ClientError> {
+        match timeout(deadline, call).await {
+            Ok(Ok(reply)) => Ok(reply.into_inner()),
+            Ok(Err(status)) => Err(from_status(&self.socket, &status)),
+            Err(_) => Err(self.not_answering(deadline)),
+        }
+    }
+
+    fn not_answering(&self, after: Duration) -> ClientError {
+        ClientError::NotAnswering { socket: self.socket.as_path().to_owned(), after }
+    }
+
+    fn same_protocol(&self) -> Result<(), ClientError> {
+        if self.daemon.protocol == PROTOCOL {
+            return Ok(());
+        }
+        Err(ClientError::Protocol {
+            daemon_version: self.daemon.version.clone(),
+            daemon_protocol: self.daemon.protocol,
+            client_version: VERSION,
+            client_protocol: PROTOCOL,
+        })
+    }
+}
