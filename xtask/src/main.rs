@@ -2,8 +2,11 @@
 
 mod darwin;
 mod process;
+mod replay;
 mod setup;
 mod workspace;
+
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -31,12 +34,25 @@ enum Chore {
     },
     /// Type-check and lint the macOS code, also from Linux (nothing is linked or run)
     DarwinCheck,
+    /// Run the ratio search over recorded calibration grids and print what it chose, and what that cost
+    Replay(replay::Arguments),
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().chore {
+fn main() -> ExitCode {
+    match run(Cli::parse().chore) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> Result<()> {
+    match chore {
         Chore::Setup { force } => setup::run(force),
         Chore::PythonDeps { force } => setup::python_deps(force),
         Chore::DarwinCheck => darwin::check(),
+        Chore::Replay(arguments) => replay::run(&arguments),
     }
 }

@@ -48,4 +48,4 @@ pub use mlx_memory::{active_memory_bytes, limit_mlx_memory, release_memory};
 pub use operands::Operands;
 pub use pair::{PairKind, WorkFactor, WorkFactorError};
 pub use product::{Product, Timing};
-pub use units::Units;
+pub use units::{Units, has_gpu};

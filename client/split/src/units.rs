@@ -234,7 +234,11 @@ impl Part {
     }
 }
 
-fn has_gpu() -> Result<bool, SplitError> {
+/// Whether MLX reports a GPU, so that [`PairKind::Auto`] is GPU and CPU. Opens nothing.
+///
+/// # Errors
+/// [`SplitError::Mlx`] if MLX does not tell.
+pub fn has_gpu() -> Result<bool, SplitError> {
     let device = Device::try_default().doing("asking for the default device")?;
     Ok(matches!(device.get_type().doing("asking for the default device")?, DeviceType::Gpu))
 }

@@ -9,6 +9,7 @@
 //! | 0 | standard input was closed |
 //! | 1 | the start failed, or the other side speaks no frames; the reason is on standard error |
 //! | 2 | wrong arguments |
+//! | 127 | the loader did not find MLX (Linux): `cargo xtask setup` puts it back |
 //! | 101, or a signal | a panic, or an abort in MLX; the reason is on standard error |
 //!
 //! Installed on macOS, it finds MLX's Metal kernels next to itself or where the build put them: see "Where MLX finds its
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser as _;
-use fusion_split::Units;
+use fusion_split::{PairKind, Units};
 
 use args::Args;
 use conversation::Conversation;
@@ -42,18 +43,22 @@ fn main() -> ExitCode {
 
 /// Everything happens on this thread: MLX objects must not change threads.
 fn run(args: &Args) -> Result<()> {
-    platform::restart_with_one_blas_thread().context("cannot restart with OPENBLAS_NUM_THREADS=1")?;
+    let kind = args.pair_kind();
+    if kind != PairKind::Auto || !fusion_split::has_gpu()? {
+        // Each unit of a development pair is one core.
+        platform::restart_with_one_blas_thread().context("cannot restart with OPENBLAS_NUM_THREADS=1")?;
+    }
     if args.self_test {
-        println!("{}", self_test::run(&open(args)?)?);
+        println!("{}", self_test::run(&open(kind)?)?);
         return Ok(());
     }
     // Before MLX is touched: from here on, a library's print lands on standard error.
     let replies = platform::take_stdout().context("cannot set standard output aside for frames")?;
-    let units = open(args)?;
+    let units = open(kind)?;
     let limit = memory::limit(args.memory_limit_bytes)?;
     Conversation::new(units, limit).hold(&mut std::io::stdin().lock(), replies)
 }
 
-fn open(args: &Args) -> Result<Units> {
-    Units::open(args.pair_kind()).context("cannot open the two units")
+fn open(kind: PairKind) -> Result<Units> {
+    Units::open(kind).context("cannot open the two units")
 }

@@ -30,7 +30,11 @@ pub(super) fn render(host: &str, prepared: &Path) -> Result<String> {
          [target.{DARWIN}.mlx]\n\
          rustc-link-search = []\n\
          rustc-link-lib = []\n\
-         rustc-env = {{ OUT_DIR = {out} }}\n",
+         rustc-env = {{ OUT_DIR = {out} }}\n\
+         \n\
+         # Each unit of a development pair is one core: OpenBLAS must not spread a product (read when it is loaded).\n\
+         [env]\n\
+         OPENBLAS_NUM_THREADS = \"1\"\n",
         include = quote(&format!("{base}/site/mlx/include")),
         version = quote(pins::MLX),
     ))

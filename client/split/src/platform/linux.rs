@@ -107,7 +107,8 @@ impl UnitThreads {
             let text = fs::read_to_string(format!("/proc/self/task/{}/schedstat", thread?)).ok()?;
             schedstat_delay(&text)
         };
-        Some(of(self.primary)? + of(self.secondary)?)
+        // A GPU has no thread: what is known of the other unit counts.
+        [self.primary, self.secondary].into_iter().filter_map(of).reduce(|sum, delay| sum + delay)
     }
 }
 
