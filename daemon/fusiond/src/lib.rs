@@ -1,1 +1,33 @@
-//! .
+//! The daemon: measures the ratios that matter, keeps them, and serves them to inference processes.
+//!
+//! ```text
+//! service --> jobs --> measure --> worker process (the only one that loads MLX)
+//!    |          |         |
+//!    |          |         +--- search (calibrations)
+//!    |          +--> store (sled + record files, one thread)
+//!    +--> table (in memory) <--+
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`server`] | the daemon's life from lock to goodbye |
+//! | [`instance`] | one daemon a user: lock and socket |
+//! | [`service`] | gRPC |
+//! | [`jobs`], [`measure`], [`worker`] | measuring on demand |
+//! | [`table`] | what is served |
+//! | [`store`] | what is kept |
+//! | [`sensors`] | the state of the machine |
+//! | [`settings`], [`logs`] | what the daemon is told, what it tells |
+
+pub mod instance;
+pub mod jobs;
+pub mod logs;
+pub mod measure;
+mod platform;
+pub mod sensors;
+pub mod server;
+pub mod service;
+pub mod settings;
+pub mod store;
+pub mod table;
+pub mod worker;
