@@ -18,7 +18,7 @@ struct Cli {
     chore: Chore,
 }
 
-#[derive(Subcommand)]
+#[derive(Clone, Copy, Subcommand)]
 enum Chore {
     /// Prepare MLX for this machine (Linux), or say what it needs (macOS). Done once; a second run is instant
     Setup {
