@@ -10,7 +10,9 @@ use serde::Deserialize;
 
 use crate::chip::{Chip, Cooling, Pair};
 use crate::lines::Lines;
+use crate::recorded::Grid;
 use crate::rows::{Cliff, RowRule};
+use crate::search::fit_grid;
 use crate::shape::{Layer, WeightFormat};
 
 const FILES: [&str; 5] = [
@@ -155,32 +157,36 @@ impl ChipPrior {
     /// layers rates are averaged geometrically, weighted by the inverse square of the distance in log K and log N; the
     /// primary unit's rates scale with its cores.
     pub fn lines(&self, layer: Layer, gpu_cores: Option<u16>) -> Option<Lines> {
-        let format = match layer.format() {
-            WeightFormat::Bf16 => WeightFormat::F16,
-            other => other,
-        };
-        let weighted: Vec<(f64, &Rate)> = self
-            .rates
-            .iter()
-            .filter(|rate| rate.format == format)
-            .map(|rate| (rate.weight_for(layer), rate))
-            .collect();
-        let total: f64 = weighted.iter().map(|(weight, _)| weight).sum();
-        if total <= 0.0 {
-            return None;
-        }
-        let mean = |value: fn(&Rate) -> f64| {
-            (weighted.iter().map(|(weight, rate)| weight * value(rate).ln()).sum::<f64>() / total).exp()
-        };
         let cores = f64::from(gpu_cores.unwrap_or(self.gpu_cores)) / f64::from(self.gpu_cores);
-        let ms_per_row = |tflops: f64| layer.flops_per_row() / (tflops * 1e9);
-        Some(Lines {
-            primary_ms_per_row: ms_per_row(mean(|rate| rate.primary_tflops) * cores),
-            secondary_ms_per_row: ms_per_row(mean(|rate| rate.secondary_tflops)),
-            overhead_ms: weighted.iter().map(|(weight, rate)| weight * rate.overhead_ms).sum::<f64>() / total,
-            stock_ms_per_row: ms_per_row(mean(|rate| rate.stock_tflops) * cores),
-        })
+        lines_from_rates(&self.rates, layer, cores)
     }
+}
+
+/// [`ChipPrior::lines`] from rates that aren't shipped; `cores` is how many times as many GPU cores there are.
+pub fn lines_from_rates(rates: &[Rate], layer: Layer, cores: f64) -> Option<Lines> {
+    let format = match layer.format() {
+        WeightFormat::Bf16 => WeightFormat::F16,
+        other => other,
+    };
+    let weighted: Vec<(f64, &Rate)> = rates
+        .iter()
+        .filter(|rate| rate.format == format)
+        .map(|rate| (rate.weight_for(layer), rate))
+        .collect();
+    let total: f64 = weighted.iter().map(|(weight, _)| weight).sum();
+    if total <= 0.0 {
+        return None;
+    }
+    let mean = |value: fn(&Rate) -> f64| {
+        (weighted.iter().map(|(weight, rate)| weight * value(rate).ln()).sum::<f64>() / total).exp()
+    };
+    let ms_per_row = |tflops: f64| layer.flops_per_row() / (tflops * 1e9);
+    Some(Lines {
+        primary_ms_per_row: ms_per_row(mean(|rate| rate.primary_tflops) * cores),
+        secondary_ms_per_row: ms_per_row(mean(|rate| rate.secondary_tflops)),
+        overhead_ms: weighted.iter().map(|(weight, rate)| weight * rate.overhead_ms).sum::<f64>() / total,
+        stock_ms_per_row: ms_per_row(mean(|rate| rate.stock_tflops) * cores),
+    })
 }
 
 impl Rate {
@@ -200,6 +206,23 @@ impl Rate {
         })
     }
 
+    fn of_fits(layer: Layer, fits: &[(Layer, Lines)]) -> Self {
+        let mean = |value: fn(&Lines) -> f64| {
+            fits.iter().map(|(_, lines)| value(lines)).sum::<f64>() / fits.len() as f64
+        };
+        let tflops = |mean_log_ms: f64| layer.flops_per_row() / (mean_log_ms.exp() * 1e9);
+        Self {
+            format: layer.format(),
+            inputs: layer.inputs(),
+            outputs: layer.outputs(),
+            stock_tflops: tflops(mean(|lines| lines.stock_ms_per_row.ln())),
+            primary_tflops: tflops(mean(|lines| lines.primary_ms_per_row.ln())),
+            secondary_tflops: tflops(mean(|lines| lines.secondary_ms_per_row.ln())),
+            overhead_ms: mean(|lines| lines.overhead_ms),
+            grids: u32::try_from(fits.len()).unwrap_or(u32::MAX),
+        }
+    }
+
     /// Inverse square of the distance in log K and log N, softened so that a layer that was measured dominates without being alone.
     fn weight_for(&self, layer: Layer) -> f64 {
         let apart = |a: u32, b: u32| (f64::from(a) / f64::from(b)).ln();
@@ -207,6 +230,16 @@ impl Rate {
             apart(self.inputs, layer.inputs()).powi(2) + apart(self.outputs, layer.outputs()).powi(2);
         1.0 / (distance + 0.01)
     }
+}
+
+/// Rates fitted from recorded grids: the search's own fit of each grid, and per layer the geometric mean over its grids.
+///
+/// This is what the shipped files hold; leaving grids out shows what a file is worth for grids it hasn't seen.
+pub fn fit_rates<'a>(grids: impl IntoIterator<Item = &'a Grid>, rule: &RowRule) -> Vec<Rate> {
+    let mut fits: Vec<(Layer, Lines)> =
+        grids.into_iter().filter_map(|grid| Some((grid.shape.layer(), fit_grid(grid, rule)?))).collect();
+    fits.sort_by_key(|(layer, _)| *layer);
+    fits.chunk_by(|a, b| a.0 == b.0).map(|same| Rate::of_fits(same[0].0, same)).collect()
 }
 
 static CHIPS: LazyLock<Result<Vec<ChipPrior>, ChipsError>> =

@@ -15,6 +15,9 @@
 //! | [`search`] | which measurement to ask for next, and what the answers mean |
 //! | [`estimate`], [`lookup`] | what is believed of a shape, and which belief answers a question |
 //! | [`record`] | the bytes a calibration is stored as |
+//! | [`recorded`] | published grids, served as a machine |
+//! | [`replay`] | the search, run on recorded grids |
+//! | [`noise`] | seeded noise for machines that aren't real |
 //! | [`models`], [`chips`] | shipped data: layer geometry of known models, priors and cliffs of known chips |
 
 pub mod chip;
@@ -25,8 +28,11 @@ pub mod estimate;
 pub mod lines;
 pub mod lookup;
 pub mod models;
+pub mod noise;
 pub mod ratio;
 pub mod record;
+pub mod recorded;
+pub mod replay;
 
 pub mod rows;
 

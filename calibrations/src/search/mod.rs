@@ -18,6 +18,8 @@
 mod evidence;
 mod options;
 mod outcome;
+mod posterior;
+mod totals;
 
 use crate::lines::Lines;
 use crate::ratio::Ratio;
@@ -28,6 +30,7 @@ use crate::stats::{CONFIDENCE, Interval, median, ratio_of_pairs};
 
 pub use options::{Budget, Candidates, Evidence, Known, Options, Start};
 pub use outcome::{Outcome, Rejection, Verdict};
+pub(crate) use totals::fit_grid;
 
 /// Two-sided confidence of the interval that must lie above 1 before a split is chosen: with it, a machine where splitting
 /// changes nothing gets a non-zero ratio in at most 1 % of searches.
@@ -111,6 +114,19 @@ enum Phase {
     Confirm(u32),
 }
 
+/// What exploring comes to.
+enum Explore {
+    Probe(u32),
+    Settled(u32),
+}
+
+impl Explore {
+    /// No rows that may be probed: there is nothing to split.
+    fn probe(rows: u32) -> Self {
+        if rows == 0 { Self::Settled(0) } else { Self::Probe(rows) }
+    }
+}
+
 /// A search for one shape's ratio.
 #[derive(Debug, Clone)]
 pub struct Search {
@@ -122,6 +138,7 @@ pub struct Search {
     spent_ms: f64,
     phase: Phase,
     step: Step,
+    cloud: totals::CloudCell,
 }
 
 impl Search {
@@ -137,6 +154,7 @@ impl Search {
             spent_ms: 0.0,
             phase: Phase::Explore,
             step: Step::Measure(Ask::Stock),
+            cloud: totals::CloudCell::new(),
         };
         search.step = search.plan();
         search
@@ -211,7 +229,7 @@ impl Search {
                 overhead_ms: self.overhead_ms(),
                 stock_ms_per_row: stock,
             }),
-            _ => self.lines_from_totals(stock),
+            _ => self.lines_from_totals(stock * rows),
         }
     }
 
@@ -224,9 +242,9 @@ impl Search {
         }
         if self.phase == Phase::Explore {
             match self.explore() {
-                None | Some(0) => return self.done(false),
-                Some(rows) if self.settled(rows) => self.phase = Phase::Confirm(rows),
-                Some(rows) => return self.ask_split(rows),
+                Explore::Probe(rows) => return self.ask_split(rows),
+                Explore::Settled(0) => return self.done(false),
+                Explore::Settled(rows) => self.phase = Phase::Confirm(rows),
             }
         }
         let Phase::Confirm(rows) = self.phase else { return self.done(false) };
@@ -268,13 +286,28 @@ impl Search {
         Step::Measure(Ask::Split { secondary_rows, first_waited })
     }
 
-    /// The rows to probe next; the choice once [`Self::settled`]; 0 or `None` if there is nothing to split.
-    fn explore(&self) -> Option<u32> {
-        match self.lines() {
-            Some(lines) if self.split_calls() > 0 => Some(self.allowed(self.best_rows(&lines))),
-            _ if self.split_calls() > 0 => self.samples.last().map(|sample| sample.secondary_rows),
-            _ => Some(self.first_rows()),
+    fn explore(&self) -> Explore {
+        if !self.samples.iter().any(|sample| sample.is_kept() && sample.secondary_rows > 0) {
+            return Explore::probe(self.probe_with_what_is_known());
         }
+        match self.unit_times() {
+            (None, None) => self.probe_totals().map_or_else(Explore::Settled, Explore::Probe),
+            _ => self.probe_finish_times(),
+        }
+    }
+
+    /// Before a split counted: the first probe, or where a thrown-away call's finish times point.
+    fn probe_with_what_is_known(&self) -> u32 {
+        match (self.split_calls(), self.unit_times(), self.lines()) {
+            (1.., (Some(_), Some(_)), Some(lines)) => self.allowed(self.best_rows(&lines)),
+            _ => self.first_rows(),
+        }
+    }
+
+    fn probe_finish_times(&self) -> Explore {
+        let Some(lines) = self.lines() else { return Explore::probe(self.first_rows()) };
+        let rows = self.allowed(self.best_rows(&lines));
+        if self.settled(rows) { Explore::Settled(rows) } else { Explore::probe(rows) }
     }
 
     fn first_rows(&self) -> u32 {
@@ -372,23 +405,10 @@ impl Search {
         median(&beyond).filter(|ms| ms.is_finite()).unwrap_or(0.0).max(0.0)
     }
 
-    /// First version: the slowest-looking share is the secondary unit's line, the primary's is stock's.
-    fn lines_from_totals(&self, stock: f64) -> Option<Lines> {
-        let per_row: Vec<f64> = self
-            .samples
-            .iter()
-            .filter(|s| {
-                s.secondary_rows > 0 && matches!(s.dropped, None | Some(DropReason::FirstAfterChange))
-            })
-            .map(|s| s.total_ms / f64::from(s.secondary_rows))
-            .collect();
-        let secondary = per_row.into_iter().reduce(f64::min)?;
-        Some(Lines {
-            primary_ms_per_row: stock,
-            secondary_ms_per_row: secondary,
-            overhead_ms: 0.0,
-            stock_ms_per_row: stock,
-        })
+    fn lines_from_totals(&self, stock_ms: f64) -> Option<Lines> {
+        let split_seen = self.samples.iter().any(|sample| sample.is_kept() && sample.secondary_rows > 0);
+        let belief = split_seen.then(|| self.totals().into_belief()).flatten()?;
+        Some(belief.lines(stock_ms, self.shape.rows()))
     }
 
     /// A secondary part whose time per row is far above that of the others, twice at the same count.

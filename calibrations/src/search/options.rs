@@ -70,6 +70,13 @@ pub struct Budget {
     pub machine_ms: f64,
 }
 
+impl Budget {
+    /// 26 calls of any length: where only totals are known.
+    pub fn totals() -> Self {
+        Self { calls: 26, machine_ms: f64::INFINITY }
+    }
+}
+
 impl Default for Budget {
     /// 12 calls of any length: enough for a confirmed calibration where finish times are known.
     fn default() -> Self {

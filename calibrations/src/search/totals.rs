@@ -1,0 +1,191 @@
+//! The search where only total times are known.
+
+use std::cell::OnceCell;
+
+use super::posterior::{Belief, Cloud, Observation, Trust};
+use super::{Candidates, Known, Search, Start, evidence};
+use crate::lines::Lines;
+use crate::ratio::Ratio;
+use crate::recorded::Grid;
+use crate::rows::RowRule;
+use crate::stats::PRIOR_RELATIVE_DEVIATION;
+
+/// A probe must be expected to lower the time of the choice by this share, per machine time of one stock call.
+const WORTH_PROBING: f64 = 0.0006;
+/// Steps of the shares that are considered where any row count may be chosen.
+const SHARE_STEP: f64 = 0.025;
+/// A single call this much above what the others let expect (share) may be an accident: it is believed little until repeated.
+const SUSPICIOUS: f64 = 0.15;
+/// Standard deviation of a suspicious call.
+const SUSPICIOUS_DEVIATION: f64 = 0.2;
+/// Calls of one candidate that differ more than this (share) hold an accident: the faster ones count, since nothing makes a call too fast.
+const ACCIDENT: f64 = 0.15;
+/// Degrees of freedom that the usual noise of a call counts for.
+const PRIOR_DEGREES: f64 = 4.0;
+/// Split calls at most before the comparison with stock.
+const MOST_PROBES: usize = 14;
+
+/// How far the chip's file, or lines of something near, are believed.
+const PRIOR_TRUST: Trust = Trust { secondary: 0.12, primary: 0.06, doubt: 0.2 };
+/// How far an earlier calibration of the very shape is believed.
+const WARM_TRUST: Trust = Trust { secondary: 0.06, primary: 0.04, doubt: 0.15 };
+
+/// What the totals search knows at one moment.
+pub(super) struct Totals {
+    rows: Vec<u32>,
+    belief: Option<Belief>,
+    noise: f64,
+}
+
+impl Totals {
+    pub(super) fn into_belief(self) -> Option<Belief> {
+        self.belief
+    }
+}
+
+pub(super) type CloudCell = OnceCell<Cloud>;
+
+impl Search {
+    pub(super) fn cloud(&self) -> &Cloud {
+        self.cloud.get_or_init(|| match &self.options.start {
+            Start::Prior(lines) => Cloud::around(lines, self.shape.rows(), PRIOR_TRUST),
+            Start::Warm(Known { lines: Some(lines), .. }) => {
+                Cloud::around(lines, self.shape.rows(), WARM_TRUST)
+            }
+            Start::Cold | Start::Warm(_) => Cloud::cold(),
+        })
+    }
+
+    /// Choosable rows, 0 first, rising.
+    pub(super) fn candidate_rows(&self) -> Vec<u32> {
+        let inputs = self.shape.layer().inputs();
+        let mut rows: Vec<u32> = match &self.options.candidates {
+            Candidates::Rows(list) => {
+                list.iter().copied().filter(|rows| *rows <= self.shape.rows()).collect()
+            }
+            Candidates::Any => (1..)
+                .map(|step| f64::from(step) * SHARE_STEP)
+                .take_while(|share| *share <= Ratio::MAX.get())
+                .map(|share| self.rule.secondary_rows(self.shape, Ratio::saturating(share)))
+                .collect(),
+        };
+        rows.extend(self.samples.iter().map(|sample| sample.secondary_rows));
+        rows.push(0);
+        rows.retain(|rows| !self.rule.is_cliff(*rows, inputs));
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    /// What the samples so far say.
+    pub(super) fn totals(&self) -> Totals {
+        let rows = self.candidate_rows();
+        let shares: Vec<f64> = rows.iter().map(|rows| self.share(*rows)).collect();
+        let noise = self.call_deviation(&rows);
+        let mut observations: Vec<Observation> = rows
+            .iter()
+            .filter_map(|&rows| {
+                let times = evidence::kept_totals(&self.samples, rows);
+                observe(self.share(rows), &times, noise)
+            })
+            .collect();
+        self.doubt_accidents(&rows, &mut observations, noise);
+        let belief = self.cloud().update(&observations, &shares);
+        Totals { rows, belief, noise }
+    }
+
+    fn share(&self, rows: u32) -> f64 {
+        f64::from(rows) / f64::from(self.shape.rows())
+    }
+
+    /// Relative standard deviation of one call: that of repeated calls here, pooled with the usual one.
+    fn call_deviation(&self, rows: &[u32]) -> f64 {
+        let (mut squares, mut degrees) = (PRIOR_DEGREES * PRIOR_RELATIVE_DEVIATION.powi(2), PRIOR_DEGREES);
+        for &rows in rows {
+            let logs: Vec<f64> = without_accidents(&evidence::kept_totals(&self.samples, rows));
+            let mean = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
+            squares += logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
+            degrees += logs.len().saturating_sub(1) as f64;
+        }
+        (squares / degrees).sqrt()
+    }
+
+    /// Believes single calls little that are far above what all the others let expect.
+    fn doubt_accidents(&self, rows: &[u32], observations: &mut [Observation], noise: f64) {
+        if observations.len() < 3 {
+            return;
+        }
+        let single: Vec<f64> = rows
+            .iter()
+            .filter(|rows| evidence::kept_totals(&self.samples, **rows).len() == 1)
+            .map(|rows| self.share(*rows))
+            .collect();
+        let all = observations.to_vec();
+        for (index, observation) in observations.iter_mut().enumerate() {
+            if !single.contains(&observation.share) {
+                continue;
+            }
+            let others: Vec<Observation> =
+                all.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, o)| *o).collect();
+            let Some(belief) = self.cloud().update(&others, &[observation.share]) else { continue };
+            let above = observation.log_ms - belief.mean[0];
+            if above > SUSPICIOUS && above > 3.0 * (belief.variance(0) + noise * noise).sqrt() {
+                observation.variance = SUSPICIOUS_DEVIATION * SUSPICIOUS_DEVIATION;
+            }
+        }
+    }
+
+    /// The rows to probe next, or `Err` with the choice when no probe is worth its time.
+    pub(super) fn probe_totals(&self) -> Result<u32, u32> {
+        let totals = self.totals();
+        let Some(belief) = &totals.belief else { return Err(0) };
+        let splits: Vec<usize> = (0..totals.rows.len()).filter(|index| totals.rows[*index] > 0).collect();
+        let Some(best) = belief.best(|index| totals.rows[index] > 0) else { return Err(0) };
+        let stock = belief.best(|index| totals.rows[index] == 0).map_or(0.0, |index| belief.mean[index]);
+        let variance = totals.noise * totals.noise;
+        let worth = |index: usize| {
+            belief.knowledge_gradient(index, variance, &splits) / (belief.mean[index] - stock).exp()
+        };
+        let probe = splits
+            .iter()
+            .map(|&index| (worth(index), index))
+            .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+        match probe {
+            Some((worth, index)) if worth > WORTH_PROBING && self.split_calls() < MOST_PROBES => {
+                Ok(totals.rows[index])
+            }
+            _ => Err(totals.rows[best]),
+        }
+    }
+}
+
+/// A candidate's evidence: the mean of the logarithms, accidents aside.
+fn observe(share: f64, times: &[f64], noise: f64) -> Option<Observation> {
+    let logs = without_accidents(times);
+    if logs.is_empty() {
+        return None;
+    }
+    let count = logs.len() as f64;
+    Some(Observation { share, log_ms: logs.iter().sum::<f64>() / count, variance: noise * noise / count })
+}
+
+fn without_accidents(times: &[f64]) -> Vec<f64> {
+    let logs: Vec<f64> = times.iter().map(|ms| ms.ln()).collect();
+    let lowest = logs.iter().copied().fold(f64::INFINITY, f64::min);
+    logs.into_iter().filter(|log| log - lowest <= ACCIDENT).collect()
+}
+
+/// The lines that describe all of a recorded grid best: the fit of the search, from every point that is no cliff.
+pub(crate) fn fit_grid(grid: &Grid, rule: &RowRule) -> Option<Lines> {
+    let observations: Vec<Observation> = grid
+        .points
+        .iter()
+        .filter(|point| !rule.is_cliff(point.secondary_rows, grid.shape.layer().inputs()))
+        .map(|point| Observation {
+            share: f64::from(point.secondary_rows) / f64::from(grid.shape.rows()),
+            log_ms: point.median_ms.ln(),
+            variance: PRIOR_RELATIVE_DEVIATION.powi(2),
+        })
+        .collect();
+    Some(Cloud::cold().update(&observations, &[])?.lines(grid.stock_ms(), grid.shape.rows()))
+}
