@@ -18,7 +18,7 @@ struct Cli {
     chore: Chore,
 }
 
-#[derive(Clone, Copy, Subcommand)]
+#[derive(Subcommand)]
 enum Chore {
     /// Prepare MLX for this machine (Linux), or say what it needs (macOS). Done once; a second run is instant
     Setup {
@@ -39,7 +39,7 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().chore) {
+    match run(&Cli::parse().chore) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -48,11 +48,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(chore: Chore) -> Result<()> {
+fn run(chore: &Chore) -> Result<()> {
     match chore {
-        Chore::Setup { force } => setup::run(force),
-        Chore::PythonDeps { force } => setup::python_deps(force),
+        Chore::Setup { force } => setup::run(*force),
+        Chore::PythonDeps { force } => setup::python_deps(*force),
         Chore::DarwinCheck => darwin::check(),
-        Chore::Replay(arguments) => replay::run(&arguments),
+        Chore::Replay(arguments) => replay::run(arguments),
     }
 }
