@@ -1,6 +1,5 @@
 //! Between the wire's messages and the domain's types.
 
-use fusion_calibrations as domain;
 use fusion_calibrations::chip::Chip;
 use fusion_calibrations::conditions::{Conditions, LowPowerMode, Memory, Power, Thermal};
 use fusion_calibrations::engine::Engine;
@@ -224,7 +223,7 @@ pub fn estimate(
 }
 
 /// A raw sample for the wire.
-pub fn sample(sample: &domain::sample::Sample) -> v1::Sample {
+pub fn sample(sample: &Sample) -> v1::Sample {
     let Sample { secondary_rows, total_ms, finish_times, dropped } = *sample;
     v1::Sample {
         secondary_rows,

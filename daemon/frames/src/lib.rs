@@ -84,7 +84,7 @@ pub enum Reply {
 }
 
 /// Who a worker is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`PROTOCOL`] of the worker. First, so that it can be read whatever follows.
     pub protocol: u32,

@@ -1,2 +1,77 @@
-//! .
-fn main() {}
+//! `fusiond`: the daemon, and the care for its store while it isn't running.
+
+mod arguments;
+mod offline;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use fusiond::sensors::SystemSensors;
+use fusiond::server::{self, ServerError};
+use fusiond::settings::{Settings, SettingsError};
+use fusiond::{logs, settings};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::arguments::{Arguments, Command};
+
+/// sysexits' EX_CONFIG.
+const CONFIGURATION: u8 = 78;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Some(Command::Store(store)) => offline::run(store, arguments.state_dir),
+        None => daemon(arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((code, message)) => {
+            eprintln!("fusiond: {message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// An exit code and a message for a person.
+type Failure = (u8, String);
+
+fn misconfigured(error: &SettingsError) -> Failure {
+    (CONFIGURATION, error.to_string())
+}
+
+fn daemon(arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { socket, state_dir, worker, worker_arguments, .. } = arguments;
+    let settings =
+        Settings::new(socket, state_dir, worker, worker_arguments).map_err(|error| misconfigured(&error))?;
+    let guard = logs::start(&settings.log_directory());
+    if let Err(error) = &guard {
+        tracing::warn!("{error}");
+    }
+    // One thread: every call is short, measuring happens in another process, and the store has a thread of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| (70, format!("the system refuses a runtime: {error}")))?;
+    runtime.block_on(serve(settings)).map_err(|error| (error.exit_code(), error.to_string()))
+}
+
+async fn serve(settings: Settings) -> Result<(), ServerError> {
+    let drain = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let stop = drain.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("terminated"),
+            _ = interrupt.recv() => tracing::info!("interrupted"),
+        }
+        stop.cancel();
+    });
+    server::run(settings, Arc::new(SystemSensors), drain).await
+}
+
+fn state_directory(given: Option<std::path::PathBuf>) -> Result<std::path::PathBuf, Failure> {
+    settings::resolve_state_directory(given).map_err(|error| misconfigured(&error))
+}

@@ -1,0 +1,71 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use fusion_proto::endpoint::SOCKET_VARIABLE;
+use fusiond::settings::{STATE_VARIABLE, WORKER_VARIABLE};
+
+const HELP: &str = "\
+Examples:
+  fusiond                        serve in the foreground until interrupted
+  fusiond --state-dir /tmp/try --socket /tmp/try.sock
+  fusiond store verify           look after the store while no daemon runs
+
+Exit codes: 0 ended as asked, 65 the store has faults, 70 internal, 73 can't create a file, 74 the store failed,
+75 already running, 77 another user's directory, 78 configuration. Logs: FUSION_LOG=debug.";
+
+/// Measures and serves the share of rows that the CPU should take of a matrix product.
+#[derive(Debug, Parser)]
+#[command(name = "fusiond", version, after_help = HELP)]
+pub(crate) struct Arguments {
+    /// Unix socket to listen on [default: $XDG_RUNTIME_DIR/fusion/fusiond.sock, else ~/.fusion/run/fusiond.sock]
+    #[arg(long, env = SOCKET_VARIABLE, global = true, hide_env_values = true)]
+    pub(crate) socket: Option<PathBuf>,
+    /// Directory for calibrations and logs [default: ~/.local/state/fusion, on macOS ~/Library/Application Support/fusion]
+    #[arg(long, env = STATE_VARIABLE, global = true, hide_env_values = true)]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Worker program [default: fusion-worker beside fusiond]
+    #[arg(long, env = WORKER_VARIABLE, hide_env_values = true)]
+    pub(crate) worker: Option<PathBuf>,
+    /// Argument for the worker; may be repeated
+    #[arg(long = "worker-arg", value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub(crate) worker_arguments: Vec<OsString>,
+    /// What to do instead of serving
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// What to do instead of serving.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Look after the store while no daemon runs
+    #[command(subcommand)]
+    Store(StoreCommand),
+}
+
+/// How the result is printed.
+#[derive(Debug, Args)]
+pub(crate) struct Output {
+    /// Print JSON, as fusionctl does
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Care for the store.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Read everything, change nothing
+    Verify(Output),
+    /// Build the index anew from the record files; the old one is set aside
+    Rebuild(Output),
+    /// Write every current record into a new directory
+    Export {
+        /// The directory; it must not exist yet
+        path: PathBuf,
+        /// How the result is printed
+        #[command(flatten)]
+        output: Output,
+    },
+}

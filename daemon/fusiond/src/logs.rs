@@ -1,0 +1,57 @@
+//! Logs: rolling files of the daemon's own, since neither launchd nor systemd's user manager rotates what a daemon prints.
+
+use std::path::Path;
+
+use fs_err as fs;
+use tracing_appender::non_blocking::WorkerGuard;
+use tracing_appender::rolling::{InitError, RollingFileAppender, Rotation};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt};
+
+/// The environment variable that sets the level, in tracing's filter language ("debug", "fusiond::jobs=trace,info").
+pub const FILTER_VARIABLE: &str = "FUSION_LOG";
+/// Days that are kept.
+const KEPT_DAYS: usize = 7;
+
+/// Why there is no log file. The daemon runs all the same.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The directory can't be made.
+    #[error("no log file is written: {0}")]
+    Directory(#[from] std::io::Error),
+    /// The file can't be made.
+    #[error("no log file is written: {0}")]
+    File(#[from] InitError),
+}
+
+/// Logs to the standard error, and to `fusiond.<day>.log` in `directory`. The guard flushes on drop.
+///
+/// # Errors
+/// [`LogError`] if there is no file; the standard error is used all the same.
+pub fn start(directory: &Path) -> Result<WorkerGuard, LogError> {
+    let filter = || EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let terminal = fmt::layer().with_writer(std::io::stderr).with_target(false).with_filter(filter());
+    match open(directory) {
+        Ok(appender) => {
+            let (writer, guard) = tracing_appender::non_blocking(appender);
+            let file = fmt::layer().with_ansi(false).with_writer(writer).with_filter(filter());
+            tracing_subscriber::registry().with(terminal).with(file).init();
+            Ok(guard)
+        }
+        Err(error) => {
+            tracing_subscriber::registry().with(terminal).init();
+            Err(error)
+        }
+    }
+}
+
+fn open(directory: &Path) -> Result<RollingFileAppender, LogError> {
+    fs::create_dir_all(directory)?;
+    Ok(RollingFileAppender::builder()
+        .rotation(Rotation::DAILY)
+        .filename_prefix("fusiond")
+        .filename_suffix("log")
+        .max_log_files(KEPT_DAYS)
+        .build(directory)?)
+}

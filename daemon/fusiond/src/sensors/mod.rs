@@ -1,0 +1,85 @@
+//! In which state the machine is.
+//!
+//! Every value is optional: a sensor that is absent or speaks nonsense makes a condition unknown, never a wrong one.
+
+#[cfg(target_os = "linux")]
+mod linux;
+
+use fusion_calibrations::conditions::Conditions;
+
+/// What tells the state of the machine. A trait because tests and demos script it.
+pub trait Sensors: Send + Sync {
+    /// The conditions now. Cheap enough to be read around every timed call: well below 0.1 ms.
+    fn conditions(&self) -> Conditions;
+
+    /// Memory that a new process could use without pushing others out, in bytes; `None` if nobody says.
+    fn available_memory_bytes(&self) -> Option<u64>;
+}
+
+/// The sensors of this machine.
+#[derive(Debug, Default)]
+pub struct SystemSensors;
+
+#[cfg(target_os = "linux")]
+impl Sensors for SystemSensors {
+    fn conditions(&self) -> Conditions {
+        linux::conditions()
+    }
+
+    fn available_memory_bytes(&self) -> Option<u64> {
+        linux::available_memory_bytes()
+    }
+}
+
+#[cfg(target_os = "macos")]
+impl Sensors for SystemSensors {
+    fn conditions(&self) -> Conditions {
+        use fusion_calibrations::conditions::Memory;
+
+        // `kern.memorystatus_vm_pressure_level`: 1 normal, 2 warn, 4 critical (XNU, bsd/kern/kern_memorystatus_notify.c).
+        let memory = match crate::platform::sysctl_i32(c"kern.memorystatus_vm_pressure_level") {
+            Some(1) => Memory::Normal,
+            Some(2) => Memory::Warn,
+            Some(4) => Memory::Critical,
+            _ => Memory::Unknown,
+        };
+        Conditions { memory, ..Conditions::default() }
+    }
+
+    fn available_memory_bytes(&self) -> Option<u64> {
+        // `kern.memorystatus_level` is the share of memory that can be had without swapping, in percent.
+        let percent = crate::platform::sysctl_i32(c"kern.memorystatus_level")?;
+        let installed = crate::platform::sysctl_u64(c"hw.memsize")?;
+        Some(installed / 100 * u64::try_from(percent).ok()?.min(100))
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+impl Sensors for SystemSensors {
+    fn conditions(&self) -> Conditions {
+        Conditions::default()
+    }
+
+    fn available_memory_bytes(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Conditions that stay as they are told: for tests and demos.
+#[derive(Debug, Default)]
+pub struct FixedSensors {
+    /// What [`Sensors::conditions`] says.
+    pub conditions: Conditions,
+    /// What [`Sensors::available_memory_bytes`] says.
+    pub available_memory_bytes: Option<u64>,
+}
+
+impl Sensors for FixedSensors {
+    fn conditions(&self) -> Conditions {
+        self.conditions
+    }
+
+    fn available_memory_bytes(&self) -> Option<u64> {
+        self.available_memory_bytes
+    }
+}

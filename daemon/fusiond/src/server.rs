@@ -1,0 +1,197 @@
+//! The daemon's life: becomes the one of its socket, serves, and leaves in order.
+//!
+//! ```text
+//! lock + bind -> open store -> serve ----------------> drain -> gone
+//!                                |                       |
+//!                                +-- identify (once)     +-- health says NOT_SERVING, streams end, no new connections,
+//!                                +-- jobs                    after the limit open connections are dropped,
+//!                                                            the worker ends, the store closes, the socket goes
+//! ```
+//!
+//! Two things would keep a plain graceful shutdown waiting for ever: a stream that nobody ends, and a connection that never said anything
+//! (hyper waits for its preface). Streams end with the drain token; the limit takes care of the rest.
+
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use fs_err as fs;
+use fusion_proto::v1::calibration_server::CalibrationServer;
+use fusion_proto::v1::control_server::ControlServer;
+use fusion_proto::v1::ratios_server::RatiosServer;
+use fusion_proto::v1::store_server::StoreServer;
+use fusion_proto::{DESCRIPTORS, MAX_MESSAGE_BYTES};
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic::service::InterceptorLayer;
+use tonic::transport::Server;
+
+use crate::instance::{Instance, InstanceError};
+use crate::jobs::{Jobs, Workshop};
+use crate::measure::unix_ms;
+use crate::sensors::Sensors;
+use crate::service::{
+    CalibrationService, ControlService, Parts, RatiosService, StoreService, admit_own_user,
+};
+use crate::settings::Settings;
+use crate::store::{self, CalibrationStore, Scope, StoreError, StoreHandle};
+use crate::table::{Identity, Table};
+
+/// Calls that one connection may have open.
+const STREAMS_PER_CONNECTION: u32 = 64;
+
+/// Why the daemon isn't running.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// It can't be the daemon of its socket.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+    /// The state can't be kept.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The state directory can't be made.
+    #[error("the state directory can't be used: {0}; choose another with --state-dir")]
+    StateDirectory(#[source] io::Error),
+    /// The system refuses a thread or a socket.
+    #[error("the system refuses what the daemon needs: {0}")]
+    Io(#[from] io::Error),
+    /// Serving failed.
+    #[error("serving failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+}
+
+impl ServerError {
+    /// The exit code, in sysexits' numbers.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Instance(InstanceError::Running { .. } | InstanceError::SocketTaken { .. })
+            | Self::Store(StoreError::Locked { .. }) => 75,
+            Self::Instance(InstanceError::ForeignDirectory { .. }) => 77,
+            Self::Instance(_) | Self::StateDirectory(_) => 73,
+            Self::Store(_) => 74,
+            Self::Io(_) | Self::Transport(_) => 70,
+        }
+    }
+}
+
+/// Runs the daemon until `drain` is cancelled: by a signal, or by a `Drain` call.
+///
+/// # Errors
+/// Every [`ServerError`]. What was acknowledged is kept in any case.
+pub async fn run(
+    settings: Settings,
+    sensors: Arc<dyn Sensors>,
+    drain: CancellationToken,
+) -> Result<(), ServerError> {
+    let (instance, listener) = Instance::acquire(&settings.socket)?;
+    let listener = UnixListener::from_std(listener)?;
+    fs::create_dir_all(&settings.state_directory).map_err(ServerError::StateDirectory)?;
+    let parts = open(settings, sensors, drain.clone())?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        socket = %parts.settings.socket,
+        state = %parts.settings.state_directory.display(),
+        estimates = parts.table.counts(None).all,
+        "fusiond serves"
+    );
+    let jobs = tokio::spawn({
+        let jobs = Arc::clone(&parts.jobs);
+        async move { jobs.run().await }
+    });
+    let identify = tokio::spawn({
+        let jobs = Arc::clone(&parts.jobs);
+        async move { jobs.identify().await }
+    });
+    let served = serve(Arc::clone(&parts), listener, drain).await;
+    // Dropping the task drops its worker, which ends the process.
+    identify.abort();
+    let _ = jobs.await;
+    parts.store.close().await;
+    drop(instance);
+    tracing::info!("fusiond is gone");
+    served
+}
+
+fn open(
+    settings: Settings,
+    sensors: Arc<dyn Sensors>,
+    drain: CancellationToken,
+) -> Result<Arc<Parts>, ServerError> {
+    let opened = store::SledStore::open(&settings.state_directory)?;
+    if let store::Health::Degraded { reason, .. } = &opened.health {
+        tracing::warn!("the store was repaired: {reason}");
+    }
+    let records = opened.store.latest(Scope::All)?;
+    let identity = opened.store.last_identity()?.map(|store::Identity { chip, engine }| Identity {
+        chip,
+        engine,
+        units: String::new(),
+    });
+    let table = Arc::new(Table::new(records.into_iter().map(|stored| stored.record)));
+    let store = StoreHandle::spawn(opened.store)?;
+    let workshop = Workshop {
+        worker: settings.worker.clone(),
+        sensors: Arc::clone(&sensors),
+        table: Arc::clone(&table),
+        store: store.clone(),
+        identity: watch::Sender::new(identity),
+    };
+    Ok(Arc::new(Parts {
+        settings,
+        table,
+        jobs: Jobs::new(workshop, drain.clone()),
+        sensors,
+        store,
+        store_health: opened.health,
+        started_at_unix_ms: unix_ms(SystemTime::now()),
+        drain,
+    }))
+}
+
+async fn serve(
+    parts: Arc<Parts>,
+    listener: UnixListener,
+    drain: CancellationToken,
+) -> Result<(), ServerError> {
+    let limit = parts.settings.drain_limit;
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_serving::<ControlServer<ControlService>>().await;
+    reporter.set_serving::<RatiosServer<RatiosService>>().await;
+    let valid = "the descriptors of this build are valid";
+    let calibration = CalibrationServer::new(CalibrationService(Arc::clone(&parts)));
+    let control = ControlServer::new(ControlService(Arc::clone(&parts)));
+    let ratios = RatiosServer::new(RatiosService(Arc::clone(&parts)));
+    let store = StoreServer::new(StoreService(parts));
+    let serving = Server::builder()
+        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .layer(InterceptorLayer::new(admit_own_user))
+        .add_service(health)
+        // grpcurl asks for either version of reflection, depending on its age.
+        .add_service(reflection().build_v1().expect(valid))
+        .add_service(reflection().build_v1alpha().expect(valid))
+        .add_service(calibration.max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(control.max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(ratios.max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(store.max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), drain.clone().cancelled_owned());
+    let overdue = async {
+        drain.cancelled().await;
+        reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        tokio::time::sleep(limit).await;
+    };
+    tokio::select! {
+        served = serving => Ok(served?),
+        () = overdue => {
+            tracing::warn!("connections were still open {} s after the drain began and are dropped", limit.as_secs_f32());
+            Ok(())
+        }
+    }
+}
+
+fn reflection() -> tonic_reflection::server::Builder<'static> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}

@@ -1,0 +1,94 @@
+//! The gRPC services: from the wire's messages to the daemon's parts and back. No decision is made here.
+
+mod calibration;
+mod control;
+mod ratios;
+mod store;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fusion_calibrations::engine::Engine;
+use fusion_calibrations::shape::Shape;
+use fusion_proto::{WireError, v1};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::server::UdsConnectInfo;
+use tonic::{Request, Status};
+
+use crate::jobs::Jobs;
+use crate::sensors::Sensors;
+use crate::settings::Settings;
+use crate::store::{Health, StoreHandle};
+use crate::table::{Identity, Table};
+
+pub use calibration::CalibrationService;
+pub use control::ControlService;
+pub use ratios::RatiosService;
+pub use store::{StoreService, verified};
+
+/// How long a question waits for the first worker to say who it is, before it is answered with nothing known.
+const IDENTITY_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What every service works with.
+pub struct Parts {
+    /// What the daemon was told.
+    pub settings: Settings,
+    /// What is served.
+    pub table: Arc<Table>,
+    /// The queue.
+    pub jobs: Arc<Jobs>,
+    /// The state of the machine.
+    pub sensors: Arc<dyn Sensors>,
+    /// What is kept.
+    pub store: StoreHandle,
+    /// How the store was found at the start.
+    pub store_health: Health,
+    /// When the daemon started, in ms since 1970.
+    pub started_at_unix_ms: u64,
+    /// Cancelled once the daemon is about to exit.
+    pub drain: CancellationToken,
+}
+
+impl Parts {
+    /// Who measures; waits a little for the first worker of a new installation.
+    async fn identity(&self) -> Option<Identity> {
+        let mut identity: watch::Receiver<Option<Identity>> = self.jobs.identity();
+        let known = tokio::time::timeout(IDENTITY_PATIENCE, identity.wait_for(Option::is_some)).await;
+        known.ok().and_then(Result::ok).and_then(|identity| identity.clone())
+    }
+}
+
+/// Admits the daemon's own user and nobody else, for every service.
+///
+/// # Errors
+/// `PERMISSION_DENIED` for another user, and for a peer whose user the system doesn't tell.
+pub fn admit_own_user(request: Request<()>) -> Result<Request<()>, Status> {
+    let peer = request
+        .extensions()
+        .get::<UdsConnectInfo>()
+        .and_then(|info| info.peer_cred)
+        .map(|credentials| credentials.uid());
+    let own = rustix::process::geteuid().as_raw();
+    match peer {
+        Some(uid) if uid == own => Ok(request),
+        Some(uid) => Err(Status::permission_denied(format!(
+            "this fusiond serves user {own}, you are user {uid}: start one of your own"
+        ))),
+        None => Err(Status::permission_denied("the system doesn't tell which user asks")),
+    }
+}
+
+fn shape(wire: Option<&v1::Shape>) -> Result<Shape, Status> {
+    let wire = wire.ok_or_else(|| invalid(&WireError::Missing { field: "shape" }))?;
+    Shape::try_from(wire).map_err(|error| invalid(&error))
+}
+
+fn invalid(error: &WireError) -> Status {
+    Status::invalid_argument(error.to_string())
+}
+
+/// The engine that is asked for: the worker's unless another is named.
+fn engine(wire: Option<v1::Engine>, identity: &Identity) -> Engine {
+    wire.map_or_else(|| identity.engine.clone(), Engine::from)
+}

@@ -1,0 +1,265 @@
+//! `fusion.v1.Ratios`.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use fusion_calibrations::lookup::{Answer, Source};
+use fusion_calibrations::record::Record;
+use fusion_calibrations::shape::Shape;
+use fusion_proto::v1;
+use fusion_proto::v1::ratios_server::Ratios;
+use tonic::{Request, Response, Status};
+
+use super::{Parts, engine, shape};
+use crate::table::{self, Identity};
+
+const DEFAULT_PAGE: u32 = 100;
+const LARGEST_PAGE: u32 = 1000;
+
+/// Answers from the table; measures nothing.
+pub struct RatiosService(pub Arc<Parts>);
+
+#[tonic::async_trait]
+impl Ratios for RatiosService {
+    async fn get_ratio(
+        &self,
+        request: Request<v1::GetRatioRequest>,
+    ) -> Result<Response<v1::GetRatioReply>, Status> {
+        let request = request.into_inner();
+        let shape = shape(request.shape.as_ref())?;
+        let question = self.question(shape, request.engine).await;
+        Ok(Response::new(question.answer().0))
+    }
+
+    async fn list_ratios(
+        &self,
+        request: Request<v1::ListRatiosRequest>,
+    ) -> Result<Response<v1::ListRatiosReply>, Status> {
+        let request = request.into_inner();
+        let size = match request.page_size {
+            0 => DEFAULT_PAGE,
+            size => size.min(LARGEST_PAGE),
+        };
+        let after = page_key(&request.page_token)?;
+        let (records, next) = self.0.table.page(after.as_deref(), size as usize);
+        let identity = self.0.jobs.identity().borrow().clone();
+        Ok(Response::new(v1::ListRatiosReply {
+            estimates: records.iter().map(|record| wire_estimate(record, identity.as_ref())).collect(),
+            next_page_token: next.map(|key| hex(&key)).unwrap_or_default(),
+            total: self.0.table.counts(identity.as_ref()).all,
+        }))
+    }
+
+    async fn explain_ratio(
+        &self,
+        request: Request<v1::ExplainRatioRequest>,
+    ) -> Result<Response<v1::ExplainRatioReply>, Status> {
+        let request = request.into_inner();
+        let shape = shape(request.shape.as_ref())?;
+        Ok(Response::new(self.question(shape, request.engine).await.explain()))
+    }
+}
+
+impl RatiosService {
+    async fn question(&self, shape: Shape, wire_engine: Option<v1::Engine>) -> Question {
+        let identity = self.0.identity().await;
+        let records =
+            identity.as_ref().map(|identity| self.0.table.of_chip(&identity.chip)).unwrap_or_default();
+        Question { shape, identity, wire_engine, records, conditions: self.0.sensors.conditions() }
+    }
+}
+
+/// A question with everything that its answer may rest on.
+struct Question {
+    shape: Shape,
+    identity: Option<Identity>,
+    wire_engine: Option<v1::Engine>,
+    records: Vec<Arc<Record>>,
+    conditions: fusion_calibrations::conditions::Conditions,
+}
+
+impl Question {
+    /// The answer, and the record that it rests on.
+    fn answer(&self) -> (v1::GetRatioReply, Option<&Arc<Record>>) {
+        let Some(identity) = &self.identity else { return (self.unknown_machine(), None) };
+        let answer = self.lookup(identity);
+        let record = self.chosen(&answer);
+        (self.reply(identity, &answer, record), record)
+    }
+
+    fn lookup(&self, identity: &Identity) -> Answer<'_> {
+        let engine = engine(self.wire_engine.clone(), identity);
+        table::answer(&self.records, &identity.chip, &engine, self.shape, self.conditions)
+    }
+
+    fn chosen(&self, answer: &Answer<'_>) -> Option<&Arc<Record>> {
+        let estimate = answer.estimate?;
+        self.records.iter().find(|record| std::ptr::eq(&raw const record.estimate, estimate))
+    }
+
+    fn reply(
+        &self,
+        identity: &Identity,
+        answer: &Answer<'_>,
+        record: Option<&Arc<Record>>,
+    ) -> v1::GetRatioReply {
+        v1::GetRatioReply {
+            ratio: answer.ratio.get(),
+            secondary_rows: answer.secondary_rows,
+            lines: answer.lines.map(Into::into),
+            source: source(answer.source).into(),
+            estimate: record.map(|record| {
+                fusion_proto::estimate(&record.estimate, &record.chip, &record.engine, answer.stale)
+            }),
+            conditions: Some(self.conditions.into()),
+            stale_reason: answer.stale.map(|reason| reason.to_string()).unwrap_or_default(),
+            chip: Some((&identity.chip).into()),
+        }
+    }
+
+    fn unknown_machine(&self) -> v1::GetRatioReply {
+        v1::GetRatioReply {
+            source: v1::Source::None.into(),
+            conditions: Some(self.conditions.into()),
+            ..Default::default()
+        }
+    }
+
+    fn explain(&self) -> v1::ExplainRatioReply {
+        let Some(identity) = &self.identity else {
+            return v1::ExplainRatioReply {
+                answer: Some(self.unknown_machine()),
+                summary: "No worker has run yet, so this machine is unknown: see 'fusionctl status' for why."
+                    .to_owned(),
+                ..Default::default()
+            };
+        };
+        let answer = self.lookup(identity);
+        let record = self.chosen(&answer);
+        v1::ExplainRatioReply {
+            answer: Some(self.reply(identity, &answer, record)),
+            summary: summary(self.shape, &answer),
+            considered: self.considered(identity, &answer, record),
+            samples: record
+                .map(|record| record.samples.iter().map(fusion_proto::sample).collect())
+                .unwrap_or_default(),
+            break_even_rows: answer.lines.and_then(|lines| lines.break_even_rows()),
+        }
+    }
+
+    /// The chosen record first, then the others of the same layer; other layers are no news.
+    fn considered(
+        &self,
+        identity: &Identity,
+        answer: &Answer<'_>,
+        record: Option<&Arc<Record>>,
+    ) -> Vec<v1::Considered> {
+        let chosen = record.map(|record| v1::Considered {
+            estimate: Some(wire_estimate(record, Some(identity))),
+            chosen: true,
+            reason: answer.source.to_string(),
+        });
+        let others = answer.considered.iter().filter_map(|(index, why)| {
+            let record = &self.records[*index];
+            (record.estimate.shape.layer() == self.shape.layer()).then(|| v1::Considered {
+                estimate: Some(wire_estimate(record, Some(identity))),
+                chosen: false,
+                reason: why.to_string(),
+            })
+        });
+        chosen.into_iter().chain(others).collect()
+    }
+}
+
+fn wire_estimate(record: &Record, identity: Option<&Identity>) -> v1::Estimate {
+    use fusion_calibrations::estimate::StaleReason;
+
+    let other_engine =
+        identity.is_some_and(|identity| record.chip == identity.chip && record.engine != identity.engine);
+    let stale = other_engine.then_some(StaleReason::EngineChanged);
+    fusion_proto::estimate(&record.estimate, &record.chip, &record.engine, stale)
+}
+
+fn source(source: Source) -> v1::Source {
+    match source {
+        Source::Exact => v1::Source::Exact,
+        Source::OtherConditions => v1::Source::OtherConditions,
+        Source::OtherRows => v1::Source::OtherRows,
+        Source::OtherEngine => v1::Source::OtherEngine,
+        Source::ChipPrior => v1::Source::ChipPrior,
+        Source::None => v1::Source::None,
+    }
+}
+
+/// The answer in a sentence or two.
+fn summary(shape: Shape, answer: &Answer<'_>) -> String {
+    let mut text = match answer.zero {
+        None => format!(
+            "{} of {} rows go to the secondary unit (ratio {})",
+            answer.secondary_rows,
+            shape.rows(),
+            answer.ratio
+        ),
+        Some(reason) => format!("No split: {reason}"),
+    };
+    let basis = match answer.source {
+        Source::Exact => "measured for this shape under these conditions",
+        Source::OtherConditions => "measured for this shape under other conditions",
+        Source::OtherRows => "from the lines of this layer at another number of rows",
+        Source::OtherEngine => "measured by another OS build or MLX library",
+        Source::ChipPrior => "from the shipped prior of this chip",
+        Source::None => "",
+    };
+    if !basis.is_empty() {
+        let _ = write!(text, ", {basis}");
+    }
+    if let Some(estimate) = answer.estimate {
+        let speed_up = estimate.speed_up;
+        let _ = write!(
+            text,
+            "; the best split was {:.3} times as fast as stock (95 % interval {:.3} to {:.3})",
+            speed_up.value, speed_up.low, speed_up.high
+        );
+    }
+    text.push('.');
+    text
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn page_key(token: &str) -> Result<Option<Vec<u8>>, Status> {
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let digits = token.as_bytes();
+    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let key: Option<Vec<u8>> =
+        pairs.iter().map(|pair| Some(digit(pair[0])? * 16 + digit(pair[1])?)).collect();
+    match key {
+        Some(key) if rest.is_empty() => Ok(Some(key)),
+        _ => Err(Status::invalid_argument(
+            "the page token is not one that this daemon gave: pass next_page_token of the page before",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_tokens_read_back_and_others_are_refused() {
+        let key = vec![0, 1, 0xfe, 0xff];
+        assert_eq!(page_key(&hex(&key)).unwrap(), Some(key));
+        assert_eq!(page_key("").unwrap(), None);
+        for token in ["a", "zz", "0g", "é1", "+1"] {
+            assert_eq!(page_key(token).unwrap_err().code(), tonic::Code::InvalidArgument, "{token}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What the daemon is told: where its socket, state and worker are, and its limits.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use etcetera::BaseStrategy;
+use fusion_proto::endpoint::{EndpointError, SocketPath};
+
+/// The environment variable that names the state directory.
+pub const STATE_VARIABLE: &str = "FUSION_STATE_DIR";
+/// The environment variable that names the worker program.
+pub const WORKER_VARIABLE: &str = "FUSION_WORKER";
+/// The file name of the worker program, next to the daemon's own.
+const WORKER_NAME: &str = "fusion-worker";
+
+/// Why the daemon doesn't know where it lives.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The socket path can't be used.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// Nobody says where the user's home is.
+    #[error("HOME is not set, so there is no place for the state: set it, or give --state-dir")]
+    NoHome,
+    /// The state directory isn't absolute.
+    #[error(
+        "the state directory '{path}' is not absolute: give a full path with --state-dir or {STATE_VARIABLE}"
+    )]
+    RelativeState {
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+/// How to start a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerSettings {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments, opaque to the daemon.
+    pub arguments: Vec<OsString>,
+    /// How long a worker may take to say hello: it loads MLX.
+    pub start_limit: Duration,
+    /// How long one answer may take before the worker is ended.
+    pub answer_limit: Duration,
+}
+
+/// Everything the daemon is told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where it listens.
+    pub socket: SocketPath,
+    /// Where it keeps its state.
+    pub state_directory: PathBuf,
+    /// How it measures.
+    pub worker: WorkerSettings,
+    /// How long open calls may take to end once the daemon drains.
+    pub drain_limit: Duration,
+}
+
+impl Settings {
+    /// Default of [`WorkerSettings::start_limit`]: MLX loads in about 0.1 s; Metal may compile kernels on first use.
+    pub const START_LIMIT: Duration = Duration::from_secs(30);
+    /// Default of [`WorkerSettings::answer_limit`]: the longest recorded call, 8192 rows on an M1, took 2.7 s.
+    pub const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+    /// Default of [`Settings::drain_limit`]: launchd and systemd kill after 5 s and more.
+    pub const DRAIN_LIMIT: Duration = Duration::from_secs(3);
+
+    /// Fills in what isn't given.
+    ///
+    /// # Errors
+    /// Every [`SettingsError`].
+    pub fn new(
+        socket: Option<PathBuf>,
+        state_directory: Option<PathBuf>,
+        worker: Option<PathBuf>,
+        worker_arguments: Vec<OsString>,
+    ) -> Result<Self, SettingsError> {
+        Ok(Self {
+            socket: socket.map_or_else(SocketPath::from_environment, SocketPath::new)?,
+            state_directory: resolve_state_directory(state_directory)?,
+            worker: WorkerSettings {
+                program: worker.unwrap_or_else(default_worker),
+                arguments: worker_arguments,
+                start_limit: Self::START_LIMIT,
+                answer_limit: Self::ANSWER_LIMIT,
+            },
+            drain_limit: Self::DRAIN_LIMIT,
+        })
+    }
+
+    /// Where the logs are written.
+    pub fn log_directory(&self) -> PathBuf {
+        self.state_directory.join("logs")
+    }
+}
+
+/// The state directory that is given, else the system's place for it: `$XDG_STATE_HOME/fusion` or `~/.local/state/fusion` on Linux,
+/// `~/Library/Application Support/fusion` on macOS.
+///
+/// # Errors
+/// [`SettingsError::NoHome`] and [`SettingsError::RelativeState`].
+pub fn resolve_state_directory(given: Option<PathBuf>) -> Result<PathBuf, SettingsError> {
+    let path = match given {
+        Some(path) => path,
+        None => {
+            let base =
+                etcetera::base_strategy::choose_native_strategy().map_err(|_| SettingsError::NoHome)?;
+            base.state_dir().unwrap_or_else(|| base.data_dir()).join("fusion")
+        }
+    };
+    if path.is_absolute() { Ok(path) } else { Err(SettingsError::RelativeState { path }) }
+}
+
+/// The worker beside this program, where an installation puts it.
+fn default_worker() -> PathBuf {
+    std::env::current_exe()
+        .ok()
+        .as_deref()
+        .and_then(Path::parent)
+        .map_or_else(|| PathBuf::from(WORKER_NAME), |directory| directory.join(WORKER_NAME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_is_taken_and_must_be_absolute() {
+        let settings = Settings::new(
+            Some("/tmp/x.sock".into()),
+            Some("/tmp/state".into()),
+            Some("/opt/w".into()),
+            vec!["--pair".into()],
+        )
+        .unwrap();
+        assert_eq!(settings.log_directory(), Path::new("/tmp/state/logs"));
+        assert_eq!(settings.worker.program, Path::new("/opt/w"));
+        let relative = Settings::new(Some("/tmp/x.sock".into()), Some("state".into()), None, Vec::new());
+        assert!(matches!(relative, Err(SettingsError::RelativeState { .. })));
+    }
+}
