@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Argument for the worker; may be repeated
     #[arg(long = "worker-arg", value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub(crate) worker_arguments: Vec<OsString>,
+    /// Seconds a worker may take for one answer before it is ended
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) worker_limit: u64,
     /// What to do instead of serving
     #[command(subcommand)]
     pub(crate) command: Option<Command>,

@@ -5,6 +5,7 @@ mod offline;
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Parser;
 use fusiond::sensors::SystemSensors;
@@ -42,9 +43,10 @@ fn misconfigured(error: &SettingsError) -> Failure {
 }
 
 fn daemon(arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { socket, state_dir, worker, worker_arguments, .. } = arguments;
-    let settings =
+    let Arguments { socket, state_dir, worker, worker_arguments, worker_limit, .. } = arguments;
+    let mut settings =
         Settings::new(socket, state_dir, worker, worker_arguments).map_err(|error| misconfigured(&error))?;
+    settings.worker.answer_limit = Duration::from_secs(worker_limit);
     let guard = logs::start(&settings.log_directory());
     if let Err(error) = &guard {
         tracing::warn!("{error}");

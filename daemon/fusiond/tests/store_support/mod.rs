@@ -69,6 +69,12 @@ pub fn numbers(stored: &[Stored]) -> Vec<u64> {
     stored.iter().map(|stored| stored.record.estimate.stock_ms as u64).collect()
 }
 
+/// A directory in memory where there is one: what survives the end of a process doesn't depend on the disk, and thousands of
+/// syncs on a busy disk take minutes.
+pub fn temporary() -> tempfile::TempDir {
+    tempfile::TempDir::new_in("/dev/shm").or_else(|_| tempfile::TempDir::new()).unwrap()
+}
+
 pub fn open(state: &Path) -> Opened {
     SledStore::open(state).unwrap()
 }

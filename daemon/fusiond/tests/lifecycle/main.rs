@@ -1,0 +1,73 @@
+//! The daemon as a process: real binary, real socket, real signals. The worker is scripted, so that it can misbehave on demand.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(unreachable_pub, reason = "the modules of one program")]
+
+mod faults;
+mod interop;
+mod jobs;
+mod scripted_worker;
+mod serving;
+mod shutdown;
+mod support;
+
+use libtest_mimic::{Arguments, Trial};
+
+/// Trials named after their functions.
+macro_rules! trials {
+    ($($module:ident: $($name:ident)+;)+) => {
+        vec![$($(Trial::test(concat!(stringify!($module), "::", stringify!($name)), || {
+            support::block_on($module::$name());
+            Ok(())
+        })),+),+]
+    };
+}
+
+fn main() {
+    let after = |flag: &str| std::env::args().skip_while(|argument| argument != flag).nth(1);
+    if let Some(script) = after(scripted_worker::FLAG) {
+        return scripted_worker::run(&script);
+    }
+    if let Some(socket) = after("--ask-status") {
+        return support::block_on(faults::ask_status(&socket));
+    }
+    let trials = trials! {
+        serving:
+            a_measured_shape_is_answered_for_ever
+            rows_never_measured_come_from_the_lines
+            pages_hold_every_estimate_once
+            a_development_pair_is_labelled
+            status_tells_the_whole_story;
+        jobs:
+            one_job_runs_and_the_other_waits
+            a_caller_that_leaves_takes_the_worker_along
+            a_second_calibration_measures_nothing
+            repeated_shapes_are_measured_once
+            a_cancelled_job_keeps_what_was_committed;
+        faults:
+            impossible_requests_are_refused_by_name
+            an_oversized_message_is_refused
+            garbage_on_the_socket_harms_nobody
+            a_second_daemon_names_the_first
+            a_missing_worker_is_no_end
+            a_dying_worker_is_a_result
+            worker_after_worker_dies
+            a_hanging_worker_is_ended
+            a_worker_of_another_protocol_is_refused
+            a_worker_that_speaks_no_frames_is_refused
+            a_wrong_product_is_not_stored
+            a_shape_larger_than_memory_is_refused
+            a_refusal_concerns_one_shape
+            a_foreign_user_is_refused
+            a_socket_path_that_is_too_long_is_refused
+            a_state_directory_that_cannot_be_is_named
+            a_corrupted_index_is_set_aside_and_rebuilt;
+        shutdown:
+            terminate_leaves_nothing_behind
+            a_drain_ends_open_streams
+            a_silent_connection_does_not_hold_it_up
+            a_killed_daemon_is_replaced_and_knows_everything;
+        interop:
+            python_grpc_speaks_with_it;
+    };
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
