@@ -1,0 +1,194 @@
+//! The command line: the single definition that parsing, help and completions come from.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
+use fusion_calibrations::shape::{Layout, WeightFormat};
+
+use crate::exit;
+
+const EXAMPLES: &str = "\
+Examples:
+  fusionctl status
+  fusionctl calibrate qwen2.5-0.5b --rows 512
+  fusionctl ratios get 512x896x4864
+  fusionctl ratios list --json | jq '.ratios[].ratio'
+
+";
+
+/// Asks and steers fusiond, the daemon that measures how to share matrix products between GPU and CPU.
+#[derive(Debug, Parser)]
+#[command(name = "fusionctl", version, max_term_width = 100)]
+#[command(after_help = format!("{EXAMPLES}{}", exit::HELP))]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// The daemon's socket, as a full path [env: FUSION_SOCKET] [default: $XDG_RUNTIME_DIR/fusion/fusiond.sock, else
+    /// ~/.fusion/run/fusiond.sock]
+    // Not clap's env: an empty variable means unset.
+    #[arg(long, global = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) socket: Option<PathBuf>,
+    /// Print JSON with a versioned schema instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// When to colour; auto also honours NO_COLOR
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Color,
+    /// No progress and no remarks on stderr, only errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Even into a pipe
+    Always,
+    /// Never
+    Never,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what the daemon is doing; never starts one
+    #[command(after_help = "Without a daemon this says so and exits with 69.")]
+    Status,
+    /// Measure the layers of a model, or single shapes, and show the ratios
+    #[command(after_help = "\
+Examples:
+  fusionctl calibrate qwen2.5-0.5b                    every distinct layer at 512 rows
+  fusionctl calibrate llama-3.1-8b --rows 2048 --format f16
+  fusionctl calibrate 512x896x4864 2048x4096x14336    rows x inputs x outputs
+  fusionctl calibrate qwen2.5-0.5b --remeasure        even if the store knows it
+
+Ctrl-C cancels; what was measured by then is kept. Exits with 1 if a shape can't be measured.")]
+    Calibrate(Calibrate),
+    /// Show what is known about ratios; measures nothing
+    #[command(subcommand)]
+    Ratios(Ratios),
+    /// Show the models whose layers are built in; needs no daemon
+    #[command(subcommand)]
+    Models(Models),
+    /// Check, rebuild or export the store; through the daemon if it runs, else with `fusiond store`
+    #[command(subcommand)]
+    Store(Store),
+    /// Stop the daemon and wait until it is gone
+    Stop,
+    /// Print a completion script
+    #[command(after_help = "\
+Examples:
+  fusionctl completions bash > ~/.local/share/bash-completion/completions/fusionctl
+  fusionctl completions zsh > ~/.zfunc/_fusionctl
+  fusionctl completions fish > ~/.config/fish/completions/fusionctl.fish")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// How weights are kept.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Weights {
+    /// How a weight is encoded: f32, f16, bf16, or q<bits>/<group> such as q4/64
+    #[arg(long, default_value = "f32", value_parser = str::parse::<WeightFormat>)]
+    pub(crate) format: WeightFormat,
+    /// Order of the weights in memory: nk (outputs x inputs, as nn.Linear keeps them) or kn
+    #[arg(long, default_value = "nk", value_parser = str::parse::<Layout>)]
+    pub(crate) layout: Layout,
+}
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub(crate) struct Calibrate {
+    /// Models (see 'fusionctl models list') or shapes, as rows x inputs x outputs
+    #[arg(required = true, value_name = "MODEL|MxKxN")]
+    pub(crate) targets: Vec<String>,
+    /// Rows that go through the layers of a model; a shape names its own
+    #[arg(long, default_value = "512", allow_negative_numbers = true)]
+    pub(crate) rows: i64,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    /// Measure even what the store knows
+    #[arg(long)]
+    pub(crate) remeasure: bool,
+}
+
+/// What is known about ratios.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Ratios {
+    /// Every estimate in the store
+    List,
+    /// The ratio for a shape under the present conditions
+    #[command(after_help = "Example:\n  fusionctl ratios get 512x896x4864 --format f16")]
+    Get(OneShape),
+    /// How that ratio comes about: what was considered, measured and rejected
+    #[command(after_help = "Example:\n  fusionctl ratios explain 512x896x4864")]
+    Explain(OneShape),
+}
+
+/// A shape.
+#[derive(Debug, Args)]
+pub(crate) struct OneShape {
+    /// Rows x inputs x outputs
+    #[arg(value_name = "MxKxN")]
+    pub(crate) shape: String,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+}
+
+/// The built-in models.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Models {
+    /// Every model
+    List,
+    /// The layers of one model
+    #[command(after_help = "Example:\n  fusionctl models show qwen2.5-0.5b")]
+    Show {
+        /// Its name; case, and the publisher before a slash, don't matter
+        name: String,
+    },
+}
+
+/// Care for the store.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Store {
+    /// Read everything and say what is wrong; changes nothing
+    Verify,
+    /// Build the index anew from the record files; the old one is set aside, not deleted
+    Rebuild {
+        /// Don't ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Write every current record to a new directory
+    #[command(after_help = "Example:\n  fusionctl store export ~/fusion-records")]
+    Export {
+        /// A directory that doesn't exist yet
+        #[arg(value_hint = ValueHint::DirPath)]
+        path: PathBuf,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_holds_together() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,63 @@
+//! The versioned JSON of `--json`, documented in JSON.md.
+//!
+//! A schema's number changes when a reader of the old one would misread the new one; new fields don't change it.
+
+pub(crate) mod calibrate;
+pub(crate) mod models;
+pub(crate) mod ratios;
+pub(crate) mod shared;
+pub(crate) mod status;
+pub(crate) mod store;
+
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// The documents there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Schema {
+    Status,
+    Stop,
+    Calibrate,
+    RatiosList,
+    RatiosGet,
+    RatiosExplain,
+    ModelsList,
+    ModelsShow,
+    StoreVerify,
+    StoreRebuild,
+    StoreExport,
+}
+
+impl Schema {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Status => "fusionctl.status/1",
+            Self::Stop => "fusionctl.stop/1",
+            Self::Calibrate => "fusionctl.calibrate/1",
+            Self::RatiosList => "fusionctl.ratios.list/1",
+            Self::RatiosGet => "fusionctl.ratios.get/1",
+            Self::RatiosExplain => "fusionctl.ratios.explain/1",
+            Self::ModelsList => "fusionctl.models.list/1",
+            Self::ModelsShow => "fusionctl.models.show/1",
+            Self::StoreVerify => "fusionctl.store.verify/1",
+            Self::StoreRebuild => "fusionctl.store.rebuild/1",
+            Self::StoreExport => "fusionctl.store.export/1",
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a, T> {
+    schema: &'static str,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
+/// A document, indented for people who look at it.
+pub(crate) fn document<T: Serialize>(schema: Schema, body: &T) -> Result<String, Failure> {
+    serde_json::to_string_pretty(&Document { schema: schema.name(), body }).map_err(|error| {
+        Failure::ended(Exit::Internal, format!("cannot write JSON: {error}; please report this"))
+    })
+}

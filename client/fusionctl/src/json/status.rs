@@ -1,0 +1,126 @@
+//! `fusionctl.status/1` and `fusionctl.stop/1`.
+
+use fusion_client::v1;
+use serde::Serialize;
+
+use super::shared::{Chip, Conditions, Engine, filled, time, word};
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Status {
+    version: String,
+    protocol: u32,
+    pid: u32,
+    started_at: String,
+    socket: String,
+    state_directory: String,
+    draining: bool,
+    chip: Option<Chip>,
+    engine: Option<Engine>,
+    units: Option<String>,
+    conditions: Option<Conditions>,
+    worker: Option<Part>,
+    store: Option<Store>,
+    running: Option<Job>,
+    waiting: Vec<Job>,
+    last_job: Option<Ended>,
+}
+
+#[derive(Debug, Serialize)]
+struct Part {
+    health: String,
+    detail: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Store {
+    state: Option<Part>,
+    estimates: u64,
+    current_estimates: u64,
+    stale_estimates: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Job {
+    job: u64,
+    title: String,
+    shapes: u32,
+    done: u32,
+    shape: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Ended {
+    #[serde(flatten)]
+    job: Job,
+    outcome: String,
+    ended_at: String,
+}
+
+/// The daemon is gone.
+#[derive(Debug, Serialize)]
+pub(crate) struct Stopped {
+    pub(crate) pid: u32,
+    pub(crate) stopped: bool,
+}
+
+impl From<&v1::GetStatusReply> for Status {
+    fn from(status: &v1::GetStatusReply) -> Self {
+        Self {
+            version: status.version.clone(),
+            protocol: status.protocol,
+            pid: status.pid,
+            started_at: time(status.started_at_unix_ms),
+            socket: status.socket.clone(),
+            state_directory: status.state_directory.clone(),
+            draining: status.draining,
+            chip: status.chip.as_ref().map(Into::into),
+            engine: status.engine.as_ref().map(Into::into),
+            units: filled(&status.units),
+            conditions: status.conditions.as_ref().map(Into::into),
+            worker: status.worker.as_ref().map(Into::into),
+            store: status.store.as_ref().map(Into::into),
+            running: status.running.as_ref().map(Into::into),
+            waiting: status.waiting.iter().map(Into::into).collect(),
+            last_job: status.last_job.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl From<&v1::PartStatus> for Part {
+    fn from(part: &v1::PartStatus) -> Self {
+        Self { health: word(part.health().as_str_name(), "HEALTH_"), detail: filled(&part.detail) }
+    }
+}
+
+impl From<&v1::StoreStatus> for Store {
+    fn from(store: &v1::StoreStatus) -> Self {
+        Self {
+            state: store.state.as_ref().map(Into::into),
+            estimates: store.estimates,
+            current_estimates: store.current_estimates,
+            stale_estimates: store.stale_estimates,
+        }
+    }
+}
+
+impl From<&v1::JobStatus> for Job {
+    fn from(job: &v1::JobStatus) -> Self {
+        Self {
+            job: job.job,
+            title: job.title.clone(),
+            shapes: job.shapes,
+            done: job.done,
+            shape: filled(&job.shape),
+        }
+    }
+}
+
+impl From<&v1::EndedJob> for Ended {
+    fn from(ended: &v1::EndedJob) -> Self {
+        Self {
+            job: (&ended.job.clone().unwrap_or_default()).into(),
+            outcome: ended.outcome.clone(),
+            ended_at: time(ended.ended_at_unix_ms),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Tables of estimates, under the chip and the conditions that they hold for.
+
+use fusion_client::v1;
+
+use super::table::{Column, Stack, fields, table};
+use super::words;
+use crate::output::Output;
+
+/// A row: an estimate, and what it is called.
+#[derive(Debug, Clone)]
+pub(crate) struct Row<'a> {
+    /// Names in a model.
+    pub(crate) names: String,
+    /// The estimate.
+    pub(crate) estimate: &'a v1::Estimate,
+    /// Whether the weights are told above the table.
+    uniform: bool,
+}
+
+impl<'a> Row<'a> {
+    pub(crate) fn new(names: String, estimate: &'a v1::Estimate) -> Self {
+        Self { names, estimate, uniform: false }
+    }
+}
+
+/// Which columns a table has besides the common ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Names of layers first, the numerical error last.
+    Calibration,
+    /// The time of the measurement last.
+    List,
+}
+
+/// A table for every chip and condition among `rows`. `chip` is the one that is known by more than its key.
+pub(crate) fn tables(mut rows: Vec<Row<'_>>, kind: Kind, chip: Option<&v1::Chip>, output: Output) -> String {
+    let mut text = String::new();
+    while let Some(first) = rows.first().cloned() {
+        let same = |row: &Row<'_>| {
+            row.estimate.chip_key == first.estimate.chip_key
+                && row.estimate.conditions == first.estimate.conditions
+        };
+        let (mut group, rest): (Vec<_>, Vec<_>) = rows.into_iter().partition(same);
+        rows = rest;
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += &heading(&mut group, chip, output);
+        text.push('\n');
+        text += &table(&group, &stacks(kind), output);
+        text += &stale(&group, output);
+    }
+    text
+}
+
+fn heading(group: &mut [Row<'_>], chip: Option<&v1::Chip>, output: Output) -> String {
+    let Some(first) = group.first().map(|row| row.estimate) else { return String::new() };
+    let weights = weights(first);
+    let uniform = group.iter().all(|row| self::weights(row.estimate) == weights);
+    group.iter_mut().for_each(|row| row.uniform = uniform);
+    let key = &first.chip_key;
+    let known = chip.filter(|chip| chip.key == *key);
+    let label = known.map(|chip| chip.pair_label.as_str()).filter(|label| !label.is_empty());
+    fields(
+        &[
+            ("chip", Some(known.map_or_else(|| key.clone(), words::chip))),
+            ("pair", label.or_else(|| words::pair_label(key)).map(|label| output.yellow(label))),
+            ("conditions", Some(words::conditions(first.conditions.as_ref()))),
+            ("weights", uniform.then(|| weights.join(", "))),
+        ],
+        output,
+    )
+}
+
+fn weights(estimate: &v1::Estimate) -> [String; 2] {
+    let layer = estimate.shape.as_ref().and_then(|shape| shape.layer.clone()).unwrap_or_default();
+    [layer.format, layer.layout]
+}
+
+fn stacks<'a>(kind: Kind) -> Vec<Stack<Row<'a>>> {
+    let shape = Column::text("shape", |row: &Row<'a>| {
+        row.estimate.shape.as_ref().map(|shape| words::shape(shape, !row.uniform)).unwrap_or_default()
+    });
+    let names = Column::text(
+        "layer",
+        |row: &Row<'a>| if row.names.is_empty() { "-".to_owned() } else { row.names.clone() },
+    );
+    let from = Column::text("from", |row: &Row<'a>| words::provenance(row.estimate));
+    let error = Column::text("rel. error", |row: &Row<'a>| {
+        row.estimate.relative_error.map_or_else(|| "-".to_owned(), |error| format!("{error:.1e}"))
+    });
+    let measured = Column::text("measured", |row: &Row<'a>| words::moment(row.estimate.measured_at_unix_ms));
+    let mut stacks = match kind {
+        Kind::Calibration => vec![(names, Some(shape))],
+        Kind::List => vec![(shape, None)],
+    };
+    stacks.extend(common());
+    stacks.push((from, Some(if kind == Kind::List { measured } else { error })));
+    stacks
+}
+
+fn common<'a>() -> [Stack<Row<'a>>; 3] {
+    [
+        (
+            Column::number("ratio", |row: &Row<'a>| words::ratio(row.estimate.ratio)),
+            Some(Column::number("rows 1st+2nd", |row| {
+                let rows = row.estimate.shape.as_ref().map_or(0, |shape| shape.rows);
+                let secondary = row.estimate.secondary_rows;
+                format!("{}+{secondary}", rows.saturating_sub(secondary))
+            })),
+        ),
+        (
+            Column::number("stock ms", |row| words::ms(row.estimate.stock_ms)),
+            Some(Column::number("split ms", |row| {
+                // A ratio of 0 has no split to time.
+                if row.estimate.ratio == 0.0 { "-".to_owned() } else { words::ms(row.estimate.split_ms) }
+            })),
+        ),
+        (
+            Column::text("speed-up [95 %]", |row| words::interval(row.estimate.speed_up)),
+            Some(Column::text("samples", |row| match row.estimate.dropped_samples {
+                0 => row.estimate.kept_samples.to_string(),
+                dropped => format!("{}, {dropped} dropped", row.estimate.kept_samples),
+            })),
+        ),
+    ]
+}
+
+/// Why rows are stale, once for every reason.
+fn stale(group: &[Row<'_>], output: Output) -> String {
+    let mut reasons: Vec<(&str, usize)> = Vec::new();
+    for reason in
+        group.iter().map(|row| row.estimate.stale_reason.as_str()).filter(|reason| !reason.is_empty())
+    {
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((reason, 1)),
+        }
+    }
+    reasons
+        .into_iter()
+        .map(|(reason, count)| {
+            format!(" {} {reason} ({})\n", output.yellow("stale:"), words::count(count, "shape"))
+        })
+        .collect()
+}

@@ -1,0 +1,130 @@
+//! Numbers and identities in words.
+
+use fusion_calibrations::chip::Pair;
+use fusion_calibrations::conditions::Conditions;
+use fusion_client::v1;
+use jiff::{Timestamp, tz::TimeZone};
+
+use crate::json::shared;
+
+/// "1 shape", "2 shapes".
+pub(crate) fn count(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Milliseconds to three digits, without the unit.
+pub(crate) fn ms(ms: f64) -> String {
+    match ms {
+        ms if ms < 0.995 => format!("{ms:.3}"),
+        ms if ms < 9.995 => format!("{ms:.2}"),
+        ms if ms < 99.95 => format!("{ms:.1}"),
+        ms => format!("{ms:.0}"),
+    }
+}
+
+/// "321 ms", "1.3 s", "2 min 5 s".
+pub(crate) fn duration(ms: f64) -> String {
+    let seconds = (ms / 1000.0).round() as u64;
+    match seconds {
+        0 => format!("{ms:.0} ms"),
+        1..60 => format!("{:.1} s", ms / 1000.0),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86400, seconds / 3600 % 24),
+    }
+}
+
+/// "0.438"; "0" where there is no split.
+pub(crate) fn ratio(ratio: f64) -> String {
+    if ratio == 0.0 { "0".to_owned() } else { format!("{ratio:.3}") }
+}
+
+/// "1.76 [1.71, 1.82]".
+pub(crate) fn interval(interval: Option<v1::Interval>) -> String {
+    interval.map_or_else(|| "-".to_owned(), |i| format!("{:.2} [{:.2}, {:.2}]", i.value, i.low, i.high))
+}
+
+/// "512x896x4864", with the weights where they are not told elsewhere.
+pub(crate) fn shape(shape: &v1::Shape, with_weights: bool) -> String {
+    let layer = shape.layer.clone().unwrap_or_default();
+    let sizes = format!("{}x{}x{}", shape.rows, layer.inputs, layer.outputs);
+    if with_weights { format!("{sizes} {} {}", layer.format, layer.layout) } else { sizes }
+}
+
+/// "Acme Turbo, 16 GiB".
+pub(crate) fn chip(chip: &v1::Chip) -> String {
+    let cores = chip.gpu_cores.map(|cores| format!(", {cores} GPU cores")).unwrap_or_default();
+    format!("{}{cores}, {} GiB", chip.brand, chip.memory_gib)
+}
+
+/// What a person must be told about the pair that a chip's key ends with.
+pub(crate) fn pair_label(chip_key: &str) -> Option<&'static str> {
+    chip_key.rsplit('.').next()?.parse::<Pair>().ok()?.label()
+}
+
+/// "nominal, memory normal, AC, low-power mode off"; what no sensor tells is left out.
+pub(crate) fn conditions(conditions: Option<&v1::Conditions>) -> String {
+    let text = conditions.map(|wire| Conditions::from(wire).to_string()).unwrap_or_default();
+    let known: Vec<_> =
+        text.split(", ").filter(|word| !word.is_empty() && !word.ends_with("unknown")).collect();
+    if known.is_empty() { "no sensor tells".to_owned() } else { known.join(", ") }
+}
+
+/// "MLX 0.32.2 (library 1a2b3c4d) on debian-12 6.1.0".
+pub(crate) fn engine(engine: &v1::Engine) -> String {
+    format!("MLX {} (library {}) on {}", engine.mlx_version, engine.library_hash, engine.os_build)
+}
+
+/// "measured".
+pub(crate) fn provenance(estimate: &v1::Estimate) -> String {
+    let word = shared::word(estimate.provenance().as_str_name(), "PROVENANCE_");
+    if estimate.stale_reason.is_empty() { word } else { format!("{word}, stale") }
+}
+
+/// A moment in the local time zone, to the minute.
+pub(crate) fn moment(unix_ms: u64) -> String {
+    let time = i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    time.map_or_else(
+        || "-".to_owned(),
+        |time| time.to_zoned_datetime(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits() {
+        assert_eq!([0.0421, 8.216, 44.58, 512.4].map(ms), ["0.042", "8.22", "44.6", "512"]);
+        assert_eq!([0.9996, 9.996, 99.96].map(ms), ["1.00", "10.0", "100"]);
+    }
+
+    #[test]
+    fn durations_are_for_people() {
+        let cases = [
+            (321.0, "321 ms"),
+            (1284.0, "1.3 s"),
+            (125_000.0, "2 min 5 s"),
+            (1e7, "2 h 46 min"),
+            (1e9, "11 d 13 h"),
+        ];
+        for (ms, text) in cases {
+            assert_eq!(duration(ms), text);
+        }
+    }
+
+    #[test]
+    fn only_real_pairs_have_no_label() {
+        assert_eq!(pair_label("apple-m4-pro.20gpu.24gib.mac16-8.active.gpu+cpu"), None);
+        assert!(pair_label("x.nogpu.16gib.y.unknown.development").unwrap().starts_with("development pair"));
+        assert!(pair_label("x.recorded").unwrap().starts_with("recorded"));
+    }
+
+    #[test]
+    fn silent_sensors_are_not_listed() {
+        let wire = v1::Conditions { memory: v1::Memory::Normal.into(), ..Default::default() };
+        assert_eq!(conditions(Some(&wire)), "memory normal");
+        assert_eq!(conditions(Some(&v1::Conditions::default())), "no sensor tells");
+    }
+}

@@ -1,0 +1,317 @@
+//! Exit codes, messages and manners of the built program.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod runner;
+#[path = "../../sdk/tests/support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use runner::{command, run};
+use support::{Ending, Fake, Hung, Script, directory};
+use tonic::Code;
+
+fn with(script: Script) -> Fake {
+    Fake::start(script)
+}
+
+#[test]
+fn without_a_daemon_status_says_so_and_starts_none() {
+    let directory = directory();
+    let socket = directory.path().join("s");
+    let run = run(&socket, &["status"]);
+    assert_eq!((run.code, run.stdout.as_str()), (69, ""));
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    for word in ["not running", &socket.display().to_string(), "'fusiond'", "make run"] {
+        assert!(run.stderr.contains(word), "{word}: {}", run.stderr);
+    }
+    assert!(!socket.exists());
+}
+
+#[test]
+fn mistakes_on_the_command_line_are_2_with_a_remedy() {
+    let nowhere = Path::new("/nonexistent/s");
+    let cases: [(&[&str], &str); 11] = [
+        (&[], "Usage"),
+        (&["frobnicate"], "unrecognized subcommand"),
+        (&["calibrate"], "MODEL|MxKxN"),
+        (&["calibrate", "qwen2.5-0.5"], "did you mean 'qwen2.5-0.5b'?"),
+        (&["calibrate", "0x4x4"], "rows is 0, but must be at least 1"),
+        (&["calibrate", "4x4"], "for example 512x896x4864"),
+        (&["calibrate", "1x1x99999999999999999999"], "at most 16777216"),
+        (&["calibrate", "gpt2-xl", "--rows", "-5"], "rows is -5, but must be at least 1"),
+        (&["calibrate", "gpt2-xl", "--format", "f8"], "use one of f32, f16, bf16"),
+        (&["ratios", "get", "1x1x1", "--layout", "mk"], "use 'nk'"),
+        (&["store", "rebuild"], "add --yes"),
+    ];
+    for (arguments, text) in cases {
+        let run = run(nowhere, arguments);
+        assert_eq!(run.code, 2, "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.contains(text), "{arguments:?}: {}", run.stderr);
+        assert_eq!(run.stdout, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_socket_path_that_cannot_be_is_78() {
+    let long = format!("/{}", "a".repeat(120));
+    let too_long = run(Path::new("/x"), &["--socket", &long, "status"]);
+    assert_eq!(too_long.code, 78);
+    assert!(too_long.stderr.contains("121 bytes"), "{}", too_long.stderr);
+    let relative = run(Path::new("relative/s"), &["status"]);
+    assert_eq!(relative.code, 78);
+    assert!(relative.stderr.contains("not absolute"), "{}", relative.stderr);
+}
+
+#[test]
+fn what_the_daemon_refuses_becomes_an_exit_code() {
+    let cases = [
+        (Code::InvalidArgument, 65),
+        (Code::OutOfRange, 65),
+        (Code::Internal, 70),
+        (Code::DataLoss, 74),
+        (Code::AlreadyExists, 74),
+        (Code::ResourceExhausted, 75),
+        (Code::Aborted, 75),
+        (Code::Unavailable, 75),
+        (Code::PermissionDenied, 77),
+        (Code::FailedPrecondition, 78),
+    ];
+    for (code, exit) in cases {
+        let fake = with(Script { refusal: Some((code, "so it is".to_owned())), ..Script::default() });
+        let run = run(&fake.path(), &["ratios", "get", "8x8x8"]);
+        assert_eq!(run.code, exit, "{code:?}: {}", run.stderr);
+        assert!(run.stderr.contains("so it is"), "{}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_hung_daemon_is_69_and_named() {
+    let hung = Hung::start();
+    let run = run(hung.socket().as_path(), &["status"]);
+    assert_eq!(run.code, 69);
+    assert!(run.stderr.contains("did not answer within 1 s"), "{}", run.stderr);
+}
+
+#[test]
+fn another_protocol_is_78_but_status_and_stop_work() {
+    let fake = with(Script { version: "9.9.9", protocol: 9, ..Script::default() });
+    let refused = run(&fake.path(), &["ratios", "list"]);
+    assert_eq!(refused.code, 78);
+    assert!(refused.stderr.contains("9.9.9 speaks protocol 9"), "{}", refused.stderr);
+    let status = run(&fake.path(), &["status"]);
+    assert_eq!(status.code, 0);
+    assert!(status.stdout.contains("speaks protocol 9"), "{}", status.stdout);
+    assert_eq!(run(&fake.path(), &["stop"]).code, 0);
+}
+
+#[test]
+fn stop_waits_until_the_daemon_is_gone() {
+    let fake = with(Script::default());
+    let stopped = run(&fake.path(), &["stop"]);
+    assert_eq!((stopped.code, stopped.stdout.as_str()), (0, "fusiond (process 4242) has stopped\n"));
+    assert!(!fake.path().exists());
+    let again = run(&fake.path(), &["stop"]);
+    assert_eq!(again.code, 69);
+    assert!(again.stderr.contains("nothing to stop"), "{}", again.stderr);
+    let stubborn = with(Script { stubborn: true, ..Script::default() });
+    let stays = run(&stubborn.path(), &["stop"]);
+    assert_eq!(stays.code, 75);
+    assert!(stays.stderr.contains("kill 4242"), "{}", stays.stderr);
+}
+
+#[test]
+fn calibrate_shows_every_layer_and_where_it_was_measured() {
+    let fake = with(Script::default());
+    let run = run(&fake.path(), &["calibrate", "qwen2.5-0.5b", "64x64x64", "--rows", "256"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    for text in
+        ["q,o", "k,v", "gate,up", "down", "256x896x4864", "64x64x64", "development pair", "memory normal"]
+    {
+        assert!(run.stdout.contains(text), "{text} is missing:\n{}", run.stdout);
+    }
+    assert!(run.stdout.contains("5 measured, 0 from the store, 0 failed"), "{}", run.stdout);
+    let asked = fake.seen.calibrate.lock().unwrap().clone().unwrap();
+    assert_eq!(asked.title, "qwen2.5-0.5b, 64x64x64 at 256 rows, f32");
+    assert_eq!(asked.shapes.len(), 5);
+}
+
+#[test]
+fn a_shape_that_fails_is_1_and_the_rest_is_shown() {
+    let fake = with(Script { failing: vec![1], ..Script::default() });
+    let run = run(&fake.path(), &["calibrate", "qwen2.5-0.5b"]);
+    assert_eq!(run.code, 1);
+    assert!(run.stdout.contains("failed: k,v 512x896x128 f32 nk: the worker ended"), "{}", run.stdout);
+    assert!(run.stdout.contains("3 measured, 0 from the store, 1 failed"), "{}", run.stdout);
+    assert!(run.stderr.contains("1 shape could not be calibrated"), "{}", run.stderr);
+}
+
+#[test]
+fn what_the_store_knows_is_counted_apart() {
+    let fake = with(Script { from_store: true, ..Script::default() });
+    let run = run(&fake.path(), &["calibrate", "qwen2.5-0.5b"]);
+    assert!(run.stdout.contains("0 measured, 4 from the store"), "{}", run.stdout);
+}
+
+#[test]
+fn a_daemon_that_dies_in_the_middle_is_69_and_what_is_known_is_shown() {
+    let fake = with(Script { stop_after: Some(2), ending: Ending::Die, ..Script::default() });
+    let run = run(&fake.path(), &["calibrate", "qwen2.5-0.5b"]);
+    assert_eq!(run.code, 69, "{}", run.stderr);
+    assert!(run.stdout.contains("2 measured, 0 from the store, 0 failed, 2 not reached"), "{}", run.stdout);
+    assert!(run.stderr.contains("what was acknowledged is kept"), "{}", run.stderr);
+}
+
+#[test]
+fn ctrl_c_cancels_and_says_what_is_kept() {
+    let fake = with(Script { stop_after: Some(1), ending: Ending::Hang, ..Script::default() });
+    let mut child = command(&fake.path(), &["calibrate", "qwen2.5-0.5b"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let (mut stdout, mut stderr) = (String::new(), String::new());
+    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("cancelled: 1 shape kept in the store, 3 not reached"), "{stderr}");
+    assert!(stdout.contains("q,o"), "{stdout}");
+    assert!(fake.seen.wait_for_cancel());
+}
+
+#[test]
+fn a_damaged_store_is_74_with_its_problems() {
+    let problems = vec!["index: wrong checksum at key 3".to_owned()];
+    let fake = with(Script { problems, ..Script::default() });
+    let run = run(&fake.path(), &["store", "verify"]);
+    assert_eq!(run.code, 74);
+    assert!(run.stdout.contains("wrong checksum at key 3"), "{}", run.stdout);
+    assert!(run.stderr.contains("fusionctl store rebuild"), "{}", run.stderr);
+}
+
+#[test]
+fn without_a_daemon_the_store_is_opened_by_fusiond() {
+    let directory = directory();
+    let socket = directory.path().join("s");
+    let missing = command(&socket, &["store", "verify"]).env("PATH", directory.path()).output().unwrap();
+    // Where the workspace is built, the real one lies beside us.
+    let beside = Path::new(env!("CARGO_BIN_EXE_fusionctl")).with_file_name("fusiond").exists();
+    if beside {
+        return;
+    }
+    assert_eq!(missing.status.code(), Some(69));
+    let program = directory.path().join("fusiond");
+    fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 74\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = command(&socket, &["store", "export", "/x", "--json", "-q"])
+        .env("PATH", directory.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(74));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "store export /x --json\n");
+}
+
+#[test]
+fn models_need_no_daemon() {
+    let nowhere = Path::new("/nonexistent/s");
+    let list = run(nowhere, &["models", "list"]);
+    assert_eq!(list.code, 0);
+    assert!(list.stdout.contains("qwen2.5-0.5b"), "{}", list.stdout);
+    let unknown = run(nowhere, &["models", "show", "gpt2-xxl"]);
+    assert_eq!(unknown.code, 2);
+    assert!(unknown.stderr.contains("did you mean 'gpt2-xl'?"), "{}", unknown.stderr);
+}
+
+#[test]
+fn the_help_lists_the_exit_codes_and_examples() {
+    let help = run(Path::new("/x"), &["--help"]);
+    assert_eq!(help.code, 0);
+    for text in ["Exit codes:", "69 ", "not running", "78 ", "Examples:", "FUSION_SOCKET"] {
+        assert!(help.stdout.contains(text), "{text}: {}", help.stdout);
+    }
+    assert!(
+        run(Path::new("/x"), &["calibrate", "--help"]).stdout.contains("fusionctl calibrate qwen2.5-0.5b")
+    );
+}
+
+#[test]
+fn a_pipe_gets_no_escape_codes_unless_it_asks() {
+    let fake = with(Script::default());
+    let arguments = ["status"];
+    let plain = run(&fake.path(), &arguments);
+    assert!(!plain.stdout.contains('\u{1b}') && !plain.stderr.contains('\u{1b}'), "{}", plain.stdout);
+    let calibration = run(&fake.path(), &["calibrate", "8x8x8"]);
+    assert!(!calibration.stdout.contains('\u{1b}'), "{}", calibration.stdout);
+    assert_eq!(calibration.stderr, "");
+    let asked = run(&fake.path(), &["--color", "always", "status"]);
+    assert!(asked.stdout.contains("\u{1b}[1m"), "{}", asked.stdout);
+    let never = run(&fake.path(), &["--color", "never", "status"]);
+    assert_eq!(never.stdout, plain.stdout);
+}
+
+/// `fusionctl` with a real terminal as its stdout, by way of script(1).
+fn on_a_terminal(socket: &Path, variables: &[(&str, &str)]) -> Option<String> {
+    let program = env!("CARGO_BIN_EXE_fusionctl");
+    let output = Command::new("script")
+        .args(["-qec", &format!("{program} status"), "/dev/null"])
+        .env("FUSION_SOCKET", socket)
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR")
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_terminal_gets_colour_unless_no_color_is_set() {
+    let fake = with(Script::default());
+    // Not everywhere is there a script(1) that knows these flags; there this test says nothing.
+    let Some(colored) = on_a_terminal(&fake.path(), &[]) else { return };
+    assert!(colored.contains("\u{1b}[1m"), "{colored:?}");
+    let plain = on_a_terminal(&fake.path(), &[("NO_COLOR", "1")]).unwrap();
+    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    let dumb = on_a_terminal(&fake.path(), &[("TERM", "dumb")]).unwrap();
+    assert!(!dumb.contains('\u{1b}'), "{dumb:?}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    for arguments in [&["models", "list"][..], &["completions", "bash"], &["--help"]] {
+        let mut child = command(Path::new("/x"), arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_74() {
+    let Ok(full) = fs::OpenOptions::new().write(true).open("/dev/full") else { return };
+    let output = command(Path::new("/x"), &["models", "list"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(74));
+}
+
+#[test]
+fn there_are_completions_for_each_shell() {
+    for (shell, text) in
+        [("bash", "complete -F"), ("zsh", "#compdef fusionctl"), ("fish", "complete -c fusionctl")]
+    {
+        let run = run(Path::new("/x"), &["completions", shell]);
+        assert!(run.code == 0 && run.stdout.contains(text), "{shell}: {}", run.stderr);
+    }
+}

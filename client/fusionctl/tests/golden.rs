@@ -1,0 +1,89 @@
+//! What `fusionctl` prints, held against files. `FUSION_UPDATE_GOLDEN=1 cargo test -p fusionctl --test golden` writes them
+//! anew; look at the difference before committing it.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod runner;
+#[path = "../../sdk/tests/support/mod.rs"]
+mod support;
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+use runner::{run, run_in};
+use support::{Fake, Script};
+
+/// A daemon whose answers don't depend on the version of this build.
+fn fake() -> Fake {
+    Fake::start(Script { version: "1.2.3", failing: vec![1], ..Script::default() })
+}
+
+fn check(name: &str, fake: &Fake, text: &str) {
+    let text = text.replace(&fake.path().display().to_string(), "/run/fusion/fusiond.sock");
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if env::var_os("FUSION_UPDATE_GOLDEN").is_some() {
+        fs::write(&file, &text).unwrap();
+    }
+    let golden = fs::read_to_string(&file).unwrap_or_default();
+    assert!(golden == text, "{name} has changed; it was:\n{golden}\nit is:\n{text}");
+}
+
+#[test]
+fn json() {
+    let fake = fake();
+    let cases: [(&str, &[&str]); 11] = [
+        ("status.json", &["status"]),
+        ("calibrate.json", &["calibrate", "qwen2.5-0.5b"]),
+        ("ratios-list.json", &["ratios", "list"]),
+        ("ratios-get.json", &["ratios", "get", "512x896x4864"]),
+        ("ratios-get-unknown.json", &["ratios", "get", "1x2x3", "--format", "q4/64", "--layout", "kn"]),
+        ("ratios-explain.json", &["ratios", "explain", "512x896x896"]),
+        ("models-show.json", &["models", "show", "qwen2.5-0.5b"]),
+        ("store-verify.json", &["store", "verify"]),
+        ("store-rebuild.json", &["store", "rebuild", "--yes"]),
+        ("store-export.json", &["store", "export", "/nowhere/records"]),
+        ("stop.json", &["stop"]),
+    ];
+    for (name, arguments) in cases {
+        let run = run(&fake.path(), &[arguments, &["--json", "-q"]].concat());
+        check(name, &fake, &run.stdout);
+        // The documentation knows every schema.
+        let schema = run.stdout.lines().nth(1).unwrap().split('"').nth(3).unwrap().to_owned();
+        assert!(include_str!("../JSON.md").contains(&format!("`{schema}`")), "JSON.md lacks {schema}");
+    }
+}
+
+#[test]
+fn text() {
+    let fake = fake();
+    let cases: [(&str, u16, &[&str]); 10] = [
+        ("calibrate-80.txt", 80, &["calibrate", "qwen2.5-0.5b"]),
+        ("calibrate-120.txt", 120, &["calibrate", "qwen2.5-0.5b"]),
+        ("ratios-list-80.txt", 80, &["ratios", "list"]),
+        ("ratios-list-120.txt", 120, &["ratios", "list"]),
+        ("ratios-get.txt", 120, &["ratios", "get", "512x896x4864"]),
+        ("ratios-explain-80.txt", 80, &["ratios", "explain", "512x896x4864"]),
+        ("models-show.txt", 80, &["models", "show", "qwen2.5-0.5b"]),
+        ("store-verify.txt", 120, &["store", "verify"]),
+        ("status-80.txt", 80, &["status"]),
+        ("status-120.txt", 120, &["status"]),
+    ];
+    for (name, columns, arguments) in cases {
+        let run = run_in(&fake.path(), columns, arguments);
+        let widest = run.stdout.lines().map(|line| line.chars().count()).max().unwrap();
+        // The temporary socket's path is the test's, not ours.
+        assert!(name.starts_with("status") || widest <= columns.into(), "{name}: {widest}\n{}", run.stdout);
+        check(name, &fake, &without_clock(&run.stdout));
+    }
+}
+
+/// Times that this very run took.
+fn without_clock(text: &str) -> String {
+    let line = |line: &str| {
+        ["of machine time in ", ", up "]
+            .iter()
+            .find_map(|mark| line.find(mark).map(|at| format!("{}(a while)", &line[..at + mark.len()])))
+            .unwrap_or_else(|| line.to_owned())
+    };
+    text.lines().map(|text| line(text) + "\n").collect()
+}
