@@ -32,7 +32,7 @@ pub(super) fn file_name(key: &CalibrationKey, revision: Revision) -> String {
     let (shape, layer) = (key.shape, key.shape.layer());
     let format = layer.format().to_string().replace('/', "g");
     let [thermal, memory, power, low] = key.conditions.to_key();
-    let chip: String = key.chip.chars().take(48).collect();
+    let chip: String = key.chip.chars().take(96).collect();
     format!(
         "{:010}-{}x{}x{}-{format}-{}-{thermal}{memory}{power}{low}-{chip}.{FILE_EXTENSION}",
         revision.0,

@@ -54,6 +54,8 @@ pub(super) struct Recovered {
     pub(super) identity: Option<Identity>,
     pub(super) health: Health,
     pub(super) found: Differences,
+    /// Whether it was closed in order and nothing had to be repaired.
+    pub(super) clean: bool,
 }
 
 /// What was different between index and record files.
@@ -97,7 +99,7 @@ impl Site<'_> {
             Some(reason) => Err(OpenError::Damaged(reason)),
             None => self.open_index(manifest.as_ref(), existed),
         };
-        let recovered = match opened {
+        let mut recovered = match opened {
             Ok((index, contents)) => self.reconcile(index, &contents, manifest.as_ref())?,
             Err(OpenError::Store(error)) => return Err(error),
             Err(OpenError::Damaged(reason)) => {
@@ -106,6 +108,7 @@ impl Site<'_> {
                 return self.rebuild(manifest.as_ref(), reason, quarantined);
             }
         };
+        recovered.clean = clean && recovered.health == Health::Healthy && recovered.found.restored == 0;
         if let Some(copy) = copy {
             // It was made by this or an interrupted opening, and the index it is a copy of turned out to be sound.
             std::fs::remove_dir_all(&copy).at("removing", &copy)?;
@@ -228,7 +231,7 @@ impl Site<'_> {
             None => kept_identity(manifest),
         };
         let used = last_used(&listing, state.last().max(acknowledged));
-        Ok(Recovered { index, state, used, identity, health, found })
+        Ok(Recovered { index, state, used, identity, health, found, clean: false })
     }
 
     /// Writes the record file of every entry that has none.
@@ -265,7 +268,7 @@ impl Site<'_> {
         let identity = kept_identity(manifest);
         let health = Health::Degraded { reason, quarantined, rebuilt: state.records };
         let used = last_used(&listing, state.last());
-        Ok(Recovered { index, state, used, identity, health, found })
+        Ok(Recovered { index, state, used, identity, health, found, clean: false })
     }
 
     fn read_files<'b>(

@@ -29,6 +29,8 @@ pub struct SledStore {
     /// The largest revision that was ever used, also by a commit that failed.
     used: Revision,
     identity: Option<Identity>,
+    /// Whether a trimming was interrupted, so that old records or their samples may be left in one of the two places.
+    untrimmed: bool,
     /// Why nothing is written any more.
     stopped: Option<String>,
     _lock: StoreLock,
@@ -63,6 +65,7 @@ impl SledStore {
             state: IndexState::default(),
             used: Revision(0),
             identity: None,
+            untrimmed: false,
             stopped: None,
             _lock: lock,
         };
@@ -79,15 +82,16 @@ impl SledStore {
 
     /// Takes over a recovered index.
     fn install(&mut self, recovered: Recovered) -> Result<(Health, Differences), StoreError> {
-        let Recovered { index, state, used, identity, health, found } = recovered;
+        let Recovered { index, state, used, identity, health, found, clean } = recovered;
         self.index = Some(index);
         self.state = state;
         self.used = used;
         self.identity = identity;
-        if found.adopted > 0 || found.restored > 0 || health != Health::Healthy {
+        if !clean {
             if let Some(identity) = self.identity.clone() {
                 self.keep_identity(&identity)?;
             }
+            self.untrimmed = true;
             self.trim_all()?;
         }
         self.write_manifest(false)?;
@@ -168,7 +172,20 @@ impl SledStore {
             total.removed += trimmed.removed;
             total.stripped += trimmed.stripped;
         }
+        self.untrimmed = false;
         Ok(total)
+    }
+
+    /// Applies the limits after a commit to a key.
+    fn trim_key(&mut self, key: &[u8]) -> Result<(), StoreError> {
+        if self.untrimmed {
+            return self.trim_all().map(|_| ());
+        }
+        self.untrimmed = true;
+        let history = self.index()?.history(key)?;
+        self.trim_history(history)?;
+        self.untrimmed = false;
+        Ok(())
     }
 
     /// Applies the limits to the records of one key, given oldest first. Files go first: what is left of an interrupted
@@ -237,7 +254,7 @@ impl SledStore {
         }
         let Some(index) = self.index.take() else { return Ok(()) };
         match super::panics::caught(move || drop(index)) {
-            Ok(()) => self.write_manifest(true),
+            Ok(()) => self.write_manifest(!self.untrimmed),
             Err(reason) => Err(StoreError::Corrupt { path: self.paths.index(), reason }),
         }
     }
@@ -269,10 +286,11 @@ impl CalibrationStore for SledStore {
             let _ = self.files.remove(&name);
             return Err(error);
         }
-        self.write_manifest(false)?;
-        let trimmed =
-            self.index().and_then(|index| index.history(&key)).and_then(|history| self.trim_history(history));
-        if let Err(error) = trimmed {
+        if let Err(error) = self.write_manifest(false) {
+            self.untrimmed = true;
+            return Err(error);
+        }
+        if let Err(error) = self.trim_key(&key) {
             // The record itself is durable.
             tracing::warn!("old records of {revision} stay for now: {error}");
         }
