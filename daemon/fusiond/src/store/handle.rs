@@ -2,6 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fusion_calibrations::record::Record;
 use tokio::sync::{mpsc, oneshot};
@@ -27,6 +29,8 @@ enum Request {
 #[derive(Clone)]
 pub struct StoreHandle {
     requests: mpsc::Sender<Request>,
+    /// Set when the thread ended by a panic.
+    failed: Arc<AtomicBool>,
 }
 
 impl StoreHandle {
@@ -36,10 +40,12 @@ impl StoreHandle {
     /// What the system says when it has no thread to give.
     pub fn spawn(store: impl CalibrationStore + 'static) -> std::io::Result<Self> {
         let (requests, incoming) = mpsc::channel(QUEUE);
+        let failed = Arc::new(AtomicBool::new(false));
+        let noted = Arc::clone(&failed);
         std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || serve(Box::new(store), incoming))?;
-        Ok(Self { requests })
+            .spawn(move || serve(Box::new(store), incoming, &noted))?;
+        Ok(Self { requests, failed })
     }
 
     /// Runs `work` on the store's thread.
@@ -55,10 +61,17 @@ impl StoreHandle {
             // A caller that is gone doesn't want the answer.
             let _ = reply.send(work(store));
         });
-        self.requests.send(Request::Work(work)).await.map_err(|_| StoreError::Closed)?;
-        answer.await.unwrap_or_else(|_| {
-            Err(StoreError::Stopped { reason: "the store's thread failed while doing this".to_owned() })
-        })
+        self.requests.send(Request::Work(work)).await.map_err(|_| self.gone())?;
+        answer.await.unwrap_or_else(|_| Err(self.gone()))
+    }
+
+    /// Why the thread doesn't answer.
+    fn gone(&self) -> StoreError {
+        if self.failed.load(Ordering::Acquire) {
+            StoreError::Stopped { reason: "the store's thread panicked, see the log".to_owned() }
+        } else {
+            StoreError::Closed
+        }
     }
 
     /// [`CalibrationStore::commit`]: durable when it returns.
@@ -160,15 +173,19 @@ impl StoreHandle {
 
 /// Serves until asked to close or nobody can ask any more. A panic ends it: what state the store is in is unknown, so nothing
 /// more is written to it, and it isn't closed as if all were well.
-fn serve(mut store: Box<dyn CalibrationStore>, mut incoming: mpsc::Receiver<Request>) {
+fn serve(mut store: Box<dyn CalibrationStore>, mut incoming: mpsc::Receiver<Request>, failed: &AtomicBool) {
     while let Some(request) = incoming.blocking_recv() {
         match request {
             Request::Work(work) => {
-                if catch_unwind(AssertUnwindSafe(|| work(store.as_mut()))).is_err() {
+                // Noted before and taken back after: a panic drops the answer's sender, which wakes the caller, before it gets here.
+                failed.store(true, Ordering::Release);
+                let work = AssertUnwindSafe(|| work(store.as_mut()));
+                if catch_unwind(work).is_err() {
                     tracing::error!("the store's thread failed: nothing is stored any more, restart fusiond");
                     std::mem::forget(store);
                     return;
                 }
+                failed.store(false, Ordering::Release);
             }
             Request::Close(closed) => {
                 incoming.close();
