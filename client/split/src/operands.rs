@@ -16,14 +16,16 @@ const SCALE: f32 = 0.02;
 #[derive(Debug)]
 pub struct Operands {
     shape: Shape,
-    /// `[M, K]`.
+    /// `[M, K]`: a view of the first rows of `tall`.
     rows: Array,
+    /// Rows with ballast below them, as many as the secondary unit of the pair multiplies for all M.
+    tall: Array,
     /// As the shape's layout says: `[N, K]` or `[K, N]`.
     weights: Array,
 }
 
 impl Operands {
-    /// Random operands of `shape`, the same for the same `seed`, materialised. They are uniform with standard
+    /// Random operands of `shape` for these units, the same for the same `seed`, materialised. They are uniform with standard
     /// deviation 0.02: what is timed does not depend on the distribution, and a normal one takes far longer to make.
     ///
     /// # Errors
@@ -32,15 +34,17 @@ impl Operands {
     pub fn synthetic(units: &Units, shape: Shape, seed: u64) -> Result<Self, SplitError> {
         let dtype = dtype(shape.layer().format())?;
         let layer = shape.layer();
-        let (m, k, n) = (shape.rows() as i32, layer.inputs() as i32, layer.outputs() as i32);
+        let (m, k, n) = (shape.rows(), layer.inputs() as i32, layer.outputs() as i32);
         let weights = match layer.layout() {
             Layout::OutputsByInputs => [n, k],
             Layout::InputsByOutputs => [k, n],
         };
         with_stream(units.primary(), || {
-            let rows = noise(&[m, k], dtype, seed)?;
+            let tall = noise(&[units.worked_rows(m) as i32, k], dtype, seed)?;
+            let rows = tall.index(0..m as i32);
+            transforms::eval([&rows]).doing("making synthetic operands")?;
             let weights = noise(&weights, dtype, seed.wrapping_add(1))?;
-            Ok(Self { shape, rows, weights })
+            Ok(Self { shape, rows, tall, weights })
         })
     }
 
@@ -49,7 +53,7 @@ impl Operands {
         self.shape
     }
 
-    /// The lazy product of some rows, on the stream in scope.
+    /// The lazy product of some rows, which may reach into the ballast, on the stream in scope.
     pub(crate) fn product(&self, rows: std::ops::Range<u32>) -> Result<Array, SplitError> {
         let whole = rows == (0..self.shape.rows());
         let weights = match self.shape.layer().layout() {
@@ -57,7 +61,7 @@ impl Operands {
             Layout::InputsByOutputs => &self.weights,
         };
         // Stock cuts no rows, so the unsplit product doesn't pay for a cut either.
-        let part = if whole { &self.rows } else { &self.rows.index(rows.start as i32..rows.end as i32) };
+        let part = if whole { &self.rows } else { &self.tall.index(rows.start as i32..rows.end as i32) };
         part.matmul(weights).doing("building the product")
     }
 }

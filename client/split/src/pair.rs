@@ -73,17 +73,10 @@ impl FromStr for WorkFactor {
     }
 }
 
-/// The extra products that make `rows` rows cost `factor` times their work: the row count of each. Each is at most as
-/// tall as the part itself, so that it runs at the same speed a row.
-pub(crate) fn ballast(rows: u32, factor: f64) -> Vec<u32> {
-    let mut left = (f64::from(rows) * (factor - 1.0)).round() as u64;
-    let mut pieces = Vec::new();
-    while left > 0 && rows > 0 {
-        let piece = left.min(u64::from(rows));
-        pieces.push(piece as u32);
-        left -= piece;
-    }
-    pieces
+/// The rows that the secondary unit multiplies for `rows` rows of result: the rest is ballast, real work whose result is
+/// dropped. It is one product, since each call costs something that does not grow with the rows.
+pub(crate) fn worked_rows(rows: u32, factor: f64) -> u32 {
+    (f64::from(rows) * factor).round() as u32
 }
 
 #[cfg(test)]
@@ -91,14 +84,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ballast_adds_up_to_the_factor() {
-        assert_eq!(ballast(100, 1.0), [0; 0]);
-        assert_eq!(ballast(100, 1.7), [70]);
-        assert_eq!(ballast(100, 2.0), [100]);
-        assert_eq!(ballast(100, 3.55), [100, 100, 55]);
-        assert_eq!(ballast(0, 4.0), [0; 0]);
+    fn the_factor_multiplies_the_rows() {
+        assert_eq!(worked_rows(100, 1.0), 100);
+        assert_eq!(worked_rows(100, 3.55), 355);
+        assert_eq!(worked_rows(0, 4.0), 0);
         // One row cannot do half a row more: rounded.
-        assert_eq!(ballast(1, 1.4), [0; 0]);
+        assert_eq!(worked_rows(1, 1.4), 1);
     }
 
     #[test]

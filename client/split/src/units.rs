@@ -7,7 +7,11 @@ use fusion_calibrations::{
     sample::{FinishTimes, Unit},
     shape::Shape,
 };
-use mlx_rs::{Array, Device, DeviceType, Stream, ops, transforms, with_stream};
+use mlx_rs::{
+    Array, Device, DeviceType, Stream,
+    ops::{self, indexing::IndexOp as _},
+    transforms, with_stream,
+};
 
 use crate::{
     Operands, PairKind, Product, Timing,
@@ -82,10 +86,11 @@ impl Units {
         let layer = shape.layer();
         let (rows, inputs, outputs) =
             (u64::from(shape.rows()), u64::from(layer.inputs()), u64::from(layer.outputs()));
-        let pieces = pair::ballast(shape.rows(), self.kind.work_factor()).len() as u64;
-        let running = shape.working_set_bytes() + pieces * rows * outputs * layer.format().activation_bytes();
+        let tall = u64::from(self.worked_rows(shape.rows()));
+        let ballast = (tall - rows) * (inputs + outputs) * layer.format().activation_bytes();
         // Random numbers are made in single precision, through random bits of the same size.
-        let making = 2 * 4 * (rows * inputs).max(inputs * outputs);
+        let making = 2 * 4 * (tall * inputs).max(inputs * outputs);
+        let running = shape.working_set_bytes() + ballast;
         running.max(making)
     }
 
@@ -97,7 +102,7 @@ impl Units {
         let delay = self.threads.run_queue_delay();
         let start = Instant::now();
         let whole = with_stream(&self.primary, || operands.product(0..operands.shape().rows()))?;
-        Part::submit([whole])?.wait_first()?.timed(0, start, None, delay, self)
+        Part::submit(whole)?.finish()?.timed(0, start, None, delay, self)
     }
 
     /// The product with its first `secondary_rows` rows on the secondary unit. Each part is submitted on its own;
@@ -129,9 +134,9 @@ impl Units {
     ) -> Result<(Timing, Product), SplitError> {
         let delay = self.threads.run_queue_delay();
         let start = Instant::now();
-        let primary = Part::submit([with_stream(&self.primary, || {
+        let primary = Part::submit(with_stream(&self.primary, || {
             operands.product(secondary_rows..operands.shape().rows())
-        })?])?;
+        })?)?;
         let secondary = Part::submit(self.secondary_work(operands, secondary_rows)?)?;
         let (earlier, later) = match first {
             Unit::Primary => (&primary, &secondary),
@@ -147,26 +152,30 @@ impl Units {
         };
         let finish_times = FinishTimes { primary_ms, secondary_ms, first_waited: first };
         let joined = with_stream(&self.primary, || {
-            ops::concatenate(&[secondary.result(), primary.result()], 0).doing("joining the parts")
+            ops::concatenate(&[&secondary.0, &primary.0], 0).doing("joining the parts")
         })?;
-        Part::submit([joined])?.wait_first()?.timed(secondary_rows, start, Some(finish_times), delay, self)
+        Part::submit(joined)?.finish()?.timed(secondary_rows, start, Some(finish_times), delay, self)
     }
 
     fn secondary_alone(&self, operands: &Operands) -> Result<(Timing, Product), SplitError> {
         let rows = operands.shape().rows();
         let delay = self.threads.run_queue_delay();
         let start = Instant::now();
-        Part::submit(self.secondary_work(operands, rows)?)?
-            .wait_first()?
-            .timed(rows, start, None, delay, self)
+        Part::submit(self.secondary_work(operands, rows)?)?.finish()?.timed(rows, start, None, delay, self)
     }
 
-    /// The first `rows` rows on the secondary unit: their product, then the ballast of an asymmetric pair.
-    fn secondary_work(&self, operands: &Operands, rows: u32) -> Result<Vec<Array>, SplitError> {
+    /// The first `rows` rows on the secondary unit, with the ballast of an asymmetric pair.
+    fn secondary_work(&self, operands: &Operands, rows: u32) -> Result<Array, SplitError> {
+        let worked = self.worked_rows(rows);
         with_stream(&self.secondary, || {
-            let pieces = pair::ballast(rows, self.kind.work_factor());
-            std::iter::once(rows).chain(pieces).map(|rows| operands.product(0..rows)).collect()
+            let product = operands.product(0..worked)?;
+            Ok(if worked == rows { product } else { product.index(0..rows as i32) })
         })
+    }
+
+    /// The rows that the secondary unit multiplies for `rows` rows of result.
+    pub(crate) fn worked_rows(&self, rows: u32) -> u32 {
+        pair::worked_rows(rows, self.kind.work_factor())
     }
 
     /// How far `result` is from `reference`: max|a - b| / max|b|, no unit. Infinite if a number is not finite.
@@ -193,33 +202,27 @@ fn relative_error(a: &Array, b: &Array) -> mlx_rs::error::Result<f64> {
     Ok(if error.is_finite() && largest.is_finite() { error } else { f64::INFINITY })
 }
 
-/// What one unit was given: the result first, ballast after it.
-struct Part(Vec<Array>);
+/// What one unit was given, and is at work on.
+struct Part(Array);
 
 impl Part {
-    fn submit(arrays: impl Into<Vec<Array>>) -> Result<Self, SplitError> {
-        let arrays = arrays.into();
-        transforms::async_eval(&arrays).doing("submitting a product")?;
-        Ok(Self(arrays))
+    fn submit(array: Array) -> Result<Self, SplitError> {
+        transforms::async_eval([&array]).doing("submitting a product")?;
+        Ok(Self(array))
     }
 
-    /// Until everything the unit was given is done, the ballast too.
     fn wait(&self) -> Result<(), SplitError> {
-        self.0.iter().try_for_each(Array::eval).doing("computing a product")
+        self.0.eval().doing("computing a product")
     }
 
-    fn result(&self) -> &Array {
-        &self.0[0]
-    }
-
-    fn wait_first(self) -> Result<Self, SplitError> {
+    fn finish(self) -> Result<Self, SplitError> {
         self.wait()?;
         Ok(self)
     }
 
     /// Stops the clock.
     fn timed(
-        mut self,
+        self,
         secondary_rows: u32,
         start: Instant,
         finish_times: Option<FinishTimes>,
@@ -229,7 +232,7 @@ impl Part {
         let total_ms = ms_since(start);
         let delay = units.threads.run_queue_delay().zip(delay_before);
         let run_queue_delay_ms = delay.map(|(after, before)| to_ms(after.saturating_sub(before)));
-        let product = Product(self.0.swap_remove(0));
+        let product = Product(self.0);
         Ok((Timing { secondary_rows, total_ms, finish_times, run_queue_delay_ms }, product))
     }
 }
