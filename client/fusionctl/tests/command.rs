@@ -147,7 +147,7 @@ fn a_shape_that_fails_is_1_and_the_rest_is_shown() {
     let fake = with(Script { failing: vec![1], ..Script::default() });
     let run = run(&fake.path(), &["calibrate", "qwen2.5-0.5b"]);
     assert_eq!(run.code, 1);
-    assert!(run.stdout.contains("failed: k,v 512x896x128 f32 nk: the worker ended"), "{}", run.stdout);
+    assert!(run.stdout.contains("k,v 512x896x128 f32 nk: the worker ended"), "{}", run.stdout);
     assert!(run.stdout.contains("3 measured, 0 from the store, 1 failed"), "{}", run.stdout);
     assert!(run.stderr.contains("1 shape could not be calibrated"), "{}", run.stderr);
 }

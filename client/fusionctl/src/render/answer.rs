@@ -2,12 +2,16 @@
 
 use fusion_client::v1;
 
-use super::table::{Column, fields, table};
+use super::table::{Column, Field, fields, table};
 use super::words;
 use crate::output::Output;
 
 /// The answer for a shape.
 pub(crate) fn answer(shape: &v1::Shape, reply: &v1::GetRatioReply, output: Output) -> String {
+    fields(&facts(shape, reply, output), output)
+}
+
+fn facts(shape: &v1::Shape, reply: &v1::GetRatioReply, output: Output) -> Vec<Field> {
     let estimate = reply.estimate.as_ref();
     let chip = reply.chip.as_ref();
     let label = chip.map(|chip| chip.pair_label.clone()).filter(|label| !label.is_empty());
@@ -16,58 +20,52 @@ pub(crate) fn answer(shape: &v1::Shape, reply: &v1::GetRatioReply, output: Outpu
         shape.rows.saturating_sub(reply.secondary_rows),
         reply.secondary_rows
     );
-    fields(
-        &[
-            ("shape", Some(words::shape(shape, true))),
-            (
-                "ratio",
-                Some(format!(
-                    "{}{}",
-                    words::ratio(reply.ratio),
-                    if reply.ratio == 0.0 { " (no split)" } else { "" }
-                )),
-            ),
-            ("rows", Some(rows)),
-            ("source", Some(source(reply.source()).to_owned())),
-            ("stock", estimate.map(|known| format!("{} ms", words::ms(known.stock_ms)))),
-            (
-                "split",
-                estimate
-                    .filter(|known| known.ratio > 0.0)
-                    .map(|known| format!("{} ms", words::ms(known.split_ms))),
-            ),
-            (
-                "speed-up",
-                estimate.map(|known| format!("{} (95 % interval)", words::interval(known.speed_up))),
-            ),
-            (
-                "samples",
-                estimate
-                    .map(|known| format!("{} kept, {} dropped", known.kept_samples, known.dropped_samples)),
-            ),
-            (
-                "from",
-                estimate.map(|known| {
-                    format!("{}, {}", words::provenance(known), words::moment(known.measured_at_unix_ms))
-                }),
-            ),
-            ("stale", Some(reply.stale_reason.clone()).filter(|reason| !reason.is_empty())),
-            ("lines", reply.lines.as_ref().map(lines)),
-            ("chip", chip.map(words::chip)),
-            ("pair", label.map(|label| output.yellow(&label))),
-            ("conditions", Some(words::conditions(reply.conditions.as_ref()))),
-        ],
-        output,
-    )
+    vec![
+        ("shape", Some(words::shape(shape, true))),
+        (
+            "ratio",
+            Some(format!(
+                "{}{}",
+                words::ratio(reply.ratio),
+                if reply.ratio == 0.0 { " (no split)" } else { "" }
+            )),
+        ),
+        ("rows", Some(rows)),
+        ("source", Some(source(reply.source()).to_owned())),
+        ("stock", estimate.map(|known| format!("{} ms", words::ms(known.stock_ms)))),
+        (
+            "split",
+            estimate
+                .filter(|known| known.ratio > 0.0)
+                .map(|known| format!("{} ms", words::ms(known.split_ms))),
+        ),
+        ("speed-up", estimate.map(|known| format!("{} (95 % interval)", words::interval(known.speed_up)))),
+        (
+            "samples",
+            estimate.map(|known| format!("{} kept, {} dropped", known.kept_samples, known.dropped_samples)),
+        ),
+        (
+            "from",
+            estimate.map(|known| {
+                format!("{}, {}", words::provenance(known), words::moment(known.measured_at_unix_ms))
+            }),
+        ),
+        ("stale", Some(reply.stale_reason.clone()).filter(|reason| !reason.is_empty())),
+        ("lines", reply.lines.as_ref().map(lines)),
+        ("chip", chip.map(words::chip)),
+        ("pair", label.map(|label| output.yellow(&label))),
+        ("conditions", Some(words::conditions(reply.conditions.as_ref()))),
+    ]
 }
 
 /// How an answer comes about.
 pub(crate) fn explanation(shape: &v1::Shape, reply: &v1::ExplainRatioReply, output: Output) -> String {
-    let mut text = answer(shape, &reply.answer.clone().unwrap_or_default(), output);
     let break_even = reply
         .break_even_rows
         .map_or_else(|| "never, or not known".to_owned(), |rows| format!("predicted from {rows:.0} rows on"));
-    text += &fields(&[("because", Some(reply.summary.clone())), ("gains", Some(break_even))], output);
+    let mut facts = facts(shape, &reply.answer.clone().unwrap_or_default(), output);
+    facts.extend([("because", Some(reply.summary.clone())), ("gains", Some(break_even))]);
+    let mut text = fields(&facts, output);
     if !reply.considered.is_empty() {
         text += &format!("\n {}\n{}", output.bold("considered"), considered(&reply.considered, output));
     }
@@ -108,10 +106,10 @@ fn considered(all: &[v1::Considered], output: Output) -> String {
 
 fn samples(all: &[v1::Sample], output: Output) -> String {
     let stacks = [
-        (Column::number("2nd unit's rows", |s: &v1::Sample| s.secondary_rows.to_string()), None),
+        (Column::number("2nd rows", |s: &v1::Sample| s.secondary_rows.to_string()), None),
         (Column::number("total ms", |s| words::ms(s.total_ms)), None),
-        (Column::number("1st ends ms", |s| finish(s.primary_finish_ms)), None),
-        (Column::number("2nd ends ms", |s| finish(s.secondary_finish_ms)), None),
+        (Column::number("1st ms", |s| finish(s.primary_finish_ms)), None),
+        (Column::number("2nd ms", |s| finish(s.secondary_finish_ms)), None),
         (Column::text("dropped because", |s| s.dropped_reason.clone()), None),
     ];
     table(all, &stacks, output)

@@ -2,7 +2,7 @@
 
 use fusion_client::v1;
 
-use super::table::{Column, Stack, fields, table};
+use super::table::{Column, Field, Stack, fields, table};
 use super::words;
 use crate::output::Output;
 
@@ -48,9 +48,20 @@ pub(crate) fn tables(mut rows: Vec<Row<'_>>, kind: Kind, chip: Option<&v1::Chip>
         text += &heading(&mut group, chip, output);
         text.push('\n');
         text += &table(&group, &stacks(kind), output);
-        text += &stale(&group, output);
+        let stale = stale(&group, output);
+        if !stale.is_empty() {
+            text += &format!("\n{}", fields(&stale, output));
+        }
+    }
+    if !text.is_empty() {
+        text += &format!("\n{}", fields(&[("columns", Some(legend(kind)))], output));
     }
     text
+}
+
+fn legend(kind: Kind) -> String {
+    let error = if kind == Kind::Calibration { "; error: of the split's result, relative" } else { "" };
+    format!("rows: primary + secondary unit's; speed-up: stock over split; samples: kept of taken{error}")
 }
 
 fn heading(group: &mut [Row<'_>], chip: Option<&v1::Chip>, output: Output) -> String {
@@ -86,7 +97,7 @@ fn stacks<'a>(kind: Kind) -> Vec<Stack<Row<'a>>> {
         |row: &Row<'a>| if row.names.is_empty() { "-".to_owned() } else { row.names.clone() },
     );
     let from = Column::text("from", |row: &Row<'a>| words::provenance(row.estimate));
-    let error = Column::text("rel. error", |row: &Row<'a>| {
+    let error = Column::text("error", |row: &Row<'a>| {
         row.estimate.relative_error.map_or_else(|| "-".to_owned(), |error| format!("{error:.1e}"))
     });
     let measured = Column::text("measured", |row: &Row<'a>| words::moment(row.estimate.measured_at_unix_ms));
@@ -103,7 +114,7 @@ fn common<'a>() -> [Stack<Row<'a>>; 3] {
     [
         (
             Column::number("ratio", |row: &Row<'a>| words::ratio(row.estimate.ratio)),
-            Some(Column::number("rows 1st+2nd", |row| {
+            Some(Column::number("rows", |row| {
                 let rows = row.estimate.shape.as_ref().map_or(0, |shape| shape.rows);
                 let secondary = row.estimate.secondary_rows;
                 format!("{}+{secondary}", rows.saturating_sub(secondary))
@@ -118,16 +129,16 @@ fn common<'a>() -> [Stack<Row<'a>>; 3] {
         ),
         (
             Column::text("speed-up [95 %]", |row| words::interval(row.estimate.speed_up)),
-            Some(Column::text("samples", |row| match row.estimate.dropped_samples {
-                0 => row.estimate.kept_samples.to_string(),
-                dropped => format!("{}, {dropped} dropped", row.estimate.kept_samples),
+            Some(Column::text("samples", |row| {
+                let kept = row.estimate.kept_samples;
+                format!("{kept} of {}", kept.saturating_add(row.estimate.dropped_samples))
             })),
         ),
     ]
 }
 
 /// Why rows are stale, once for every reason.
-fn stale(group: &[Row<'_>], output: Output) -> String {
+fn stale(group: &[Row<'_>], output: Output) -> Vec<Field> {
     let mut reasons: Vec<(&str, usize)> = Vec::new();
     for reason in
         group.iter().map(|row| row.estimate.stale_reason.as_str()).filter(|reason| !reason.is_empty())
@@ -137,10 +148,9 @@ fn stale(group: &[Row<'_>], output: Output) -> String {
             None => reasons.push((reason, 1)),
         }
     }
-    reasons
-        .into_iter()
-        .map(|(reason, count)| {
-            format!(" {} {reason} ({})\n", output.yellow("stale:"), words::count(count, "shape"))
-        })
-        .collect()
+    let field = |(reason, count)| {
+        let text = format!("{reason} ({})", words::count(count, "shape"));
+        ("stale", Some(output.yellow(&text)))
+    };
+    reasons.into_iter().map(field).collect()
 }

@@ -5,9 +5,13 @@ use std::time::Duration;
 use fusion_client::v1;
 
 use super::estimates::{Kind, Row, tables};
+use super::table::fields;
 use super::words;
-use crate::commands::calibrate::Outcome;
+use crate::commands::calibrate::{Failed, Outcome};
 use crate::output::Output;
+
+/// Label of a shape that can't be measured.
+const FAILED: &str = "failed";
 
 /// Every estimate.
 pub(crate) fn list(estimates: &[v1::Estimate], chip: Option<&v1::Chip>, output: Output) -> String {
@@ -16,7 +20,7 @@ pub(crate) fn list(estimates: &[v1::Estimate], chip: Option<&v1::Chip>, output: 
     }
     let rows = estimates.iter().map(|estimate| Row::new(String::new(), estimate)).collect();
     let tables = tables(rows, Kind::List, chip, output);
-    format!("{tables}\n{}\n", words::count(estimates.len(), "estimate"))
+    format!("{tables}\n {}\n", words::count(estimates.len(), "estimate"))
 }
 
 /// What a calibration came to.
@@ -25,13 +29,16 @@ pub(crate) fn calibration(title: &str, outcome: &Outcome, elapsed: Duration, out
         outcome.done.iter().map(|done| Row::new(done.names.join(", "), &done.estimate)).collect();
     let mut text = format!(" {}\n", output.bold(title));
     text += &tables(rows, Kind::Calibration, outcome.chip.as_ref(), output);
-    for failed in &outcome.failed {
-        let names =
-            if failed.names.is_empty() { String::new() } else { format!("{} ", failed.names.join(", ")) };
-        let shape = words::shape(&failed.shape, true);
-        text += &format!(" {} {names}{shape}: {}\n", output.yellow("failed:"), failed.reason);
+    let failed: Vec<_> = outcome.failed.iter().map(|failed| (FAILED, Some(reason(failed, output)))).collect();
+    if !failed.is_empty() {
+        text += &format!("\n{}", fields(&failed, output));
     }
     format!("{text}\n{}\n", summary(outcome, elapsed))
+}
+
+fn reason(failed: &Failed, output: Output) -> String {
+    let names = if failed.names.is_empty() { String::new() } else { format!("{} ", failed.names.join(", ")) };
+    format!("{names}{}: {}", output.yellow(&words::shape(&failed.shape, true)), failed.reason)
 }
 
 fn summary(outcome: &Outcome, elapsed: Duration) -> String {

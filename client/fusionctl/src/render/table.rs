@@ -1,6 +1,6 @@
 //! Tables that fit: one line a row where there is room, else cells stacked in pairs. In a pipe nothing is wrapped.
 
-use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
 use crate::output::Output;
 
@@ -31,7 +31,11 @@ pub(crate) type Stack<R> = (Column<R>, Option<Column<R>>);
 pub(crate) fn table<R>(rows: &[R], stacks: &[Stack<R>], output: Output) -> String {
     let wide = text(&wide(rows, stacks, output));
     match output.width {
-        Some(width) if longest(&wide) > usize::from(width) => text(&stacked(rows, stacks, output)),
+        Some(width)
+            if longest(&wide) > usize::from(width) && stacks.iter().any(|(_, below)| below.is_some()) =>
+        {
+            text(&stacked(rows, stacks, output))
+        }
         _ => wide,
     }
 }
@@ -59,16 +63,22 @@ fn stacked<R>(rows: &[R], stacks: &[Stack<R>], output: Output) -> Table {
             output,
         )
     }));
-    for row in rows {
+    for (place, row) in rows.iter().enumerate() {
+        // Tells one row's two lines from the next one's.
+        let gap = if place + 1 < rows.len() { "\n " } else { "" };
         table.add_row(stacks.iter().map(|(top, below)| {
-            cell(both((top.cell)(row), below.as_ref().map(|column| (column.cell)(row))), top.right)
+            let below = below.as_ref().map(|column| (column.cell)(row));
+            cell(both((top.cell)(row), below) + gap, top.right)
         }));
     }
     table
 }
 
-/// Labels and what they stand for; `rows` without a value are left out.
-pub(crate) fn fields(rows: &[(&str, Option<String>)], output: Output) -> String {
+/// A label and what it stands for; left out where there is none.
+pub(crate) type Field = (&'static str, Option<String>);
+
+/// Labels and what they stand for.
+pub(crate) fn fields(rows: &[Field], output: Output) -> String {
     let mut table = empty(output);
     if let Some(width) = output.width {
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
@@ -82,8 +92,10 @@ pub(crate) fn fields(rows: &[(&str, Option<String>)], output: Output) -> String 
 }
 
 fn empty(output: Output) -> Table {
+    // Only a line below the head: borders cost room and are in the way of copying.
+    let style = TableStyle::new().header_separator(LineStyle::none().fill('─'));
     let mut table = Table::new();
-    table.load_style(comfy_table::TableStyle::new()).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(style).set_content_arrangement(ContentArrangement::Disabled);
     // Whether to colour is decided in one place, not by every table.
     table.force_no_tty();
     if output.color {
@@ -130,7 +142,7 @@ mod tests {
         let stacks = [
             (
                 Column::text("name", |row: &(&str, f64)| row.0.to_owned()),
-                Some(Column::text("twice", |row| row.0.repeat(2))),
+                Some(Column::text("twice", |row: &(&str, f64)| row.0.repeat(2))),
             ),
             (Column::number("ms", |row: &(&str, f64)| row.1.to_string()), None),
         ];
@@ -140,7 +152,7 @@ mod tests {
     #[test]
     fn a_pipe_gets_one_line_a_row() {
         let text = show(None);
-        assert_eq!(text.lines().count(), 3, "{text}");
+        assert_eq!(text.lines().count(), 4, "{text}");
         assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
         assert!(text.contains("abab"), "{text}");
     }
@@ -148,7 +160,7 @@ mod tests {
     #[test]
     fn short_of_room_cells_are_stacked() {
         let text = show(Some(16));
-        assert_eq!(text.lines().count(), 6, "{text}");
+        assert_eq!(text.lines().count(), 8, "{text}");
     }
 
     #[test]

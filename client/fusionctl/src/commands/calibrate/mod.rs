@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use fusion_client::{Calibration, Client, SocketPath, v1};
 
-pub(crate) use self::outcome::Outcome;
+pub(crate) use self::outcome::{Failed, Outcome};
 
 use super::connect;
 use crate::arguments::Calibrate;
