@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use runner::{command, run};
+use runner::{Run, command, run, run_in};
 use support::{Ending, Fake, Hung, Script, directory};
 use tonic::Code;
 
@@ -200,23 +200,41 @@ fn a_damaged_store_is_74_with_its_problems() {
 #[test]
 fn without_a_daemon_the_store_is_opened_by_fusiond() {
     let directory = directory();
-    let socket = directory.path().join("s");
-    let missing = command(&socket, &["store", "verify"]).env("PATH", directory.path()).output().unwrap();
-    // Where the workspace is built, the real one lies beside us.
-    let beside = Path::new(env!("CARGO_BIN_EXE_fusionctl")).with_file_name("fusiond").exists();
-    if beside {
-        return;
-    }
-    assert_eq!(missing.status.code(), Some(69));
-    let program = directory.path().join("fusiond");
-    fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 74\n").unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let output = command(&socket, &["store", "export", "/x", "--json", "-q"])
-        .env("PATH", directory.path())
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(74));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "store export /x --json\n");
+    let folder = |name: &str| {
+        let path = directory.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    };
+    let (installed, elsewhere) = (folder("installed"), folder("elsewhere"));
+    // A copy, because the real fusiond may lie beside the built one.
+    let program = installed.join("fusionctl");
+    fs::copy(env!("CARGO_BIN_EXE_fusionctl"), &program).unwrap();
+    let store = |arguments: &[&str]| -> Run {
+        let mut command = Command::new(&program);
+        command.args(["store"]).args(arguments).env("PATH", &elsewhere);
+        command.env("FUSION_SOCKET", directory.path().join("s")).output().unwrap().into()
+    };
+
+    let missing = store(&["verify"]);
+    assert_eq!(missing.code, 69);
+    assert!(missing.stderr.contains("no 'fusiond' beside fusionctl or in PATH"), "{}", missing.stderr);
+
+    script(&elsewhere.join("fusiond"), "echo elsewhere \"$@\"; exit 74");
+    let found = store(&["export", "/x", "--json", "-q"]);
+    assert_eq!(
+        (found.code, found.stdout.as_str(), found.stderr.as_str()),
+        (74, "elsewhere store export /x --json\n", "")
+    );
+
+    script(&installed.join("fusiond"), "echo beside \"$@\"");
+    let found = store(&["rebuild", "--yes"]);
+    assert_eq!((found.code, found.stdout.as_str()), (0, "beside store rebuild\n"));
+    assert!(found.stderr.contains("without it"), "{}", found.stderr);
+}
+
+fn script(path: &Path, body: &str) {
+    fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
@@ -255,6 +273,32 @@ fn a_pipe_gets_no_escape_codes_unless_it_asks() {
     assert!(asked.stdout.contains("\u{1b}[1m"), "{}", asked.stdout);
     let never = run(&fake.path(), &["--color", "never", "status"]);
     assert_eq!(never.stdout, plain.stdout);
+}
+
+#[test]
+fn colour_changes_nothing_but_the_colour() {
+    let fake = with(Script { failing: vec![1], ..Script::default() });
+    for arguments in [&["status"][..], &["calibrate", "qwen2.5-0.5b"], &["ratios", "list"]] {
+        for columns in [40, 80, 120] {
+            let show =
+                |color| run_in(&fake.path(), columns, &[&["--color", color], arguments].concat()).stdout;
+            assert_eq!(without_escapes(&show("always")), untimed(&show("never")), "{arguments:?}, {columns}");
+        }
+    }
+}
+
+fn without_escapes(text: &str) -> String {
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().unwrap().to_owned();
+    untimed(&parts.fold(first, |text, part| text + part.split_once('m').unwrap().1))
+}
+
+/// Without the lines that hold how long something took.
+fn untimed(text: &str) -> String {
+    text.lines()
+        .filter(|line| !line.contains(" up ") && !line.contains("machine time"))
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
 }
 
 /// `fusionctl` with a real terminal as its stdout, by way of script(1).
