@@ -14,7 +14,7 @@ pub(crate) enum Exit {
     CalibrationFailed = 1,
     /// The command line is wrong. clap's number, too.
     Usage = 2,
-    /// The daemon refused the request's content.
+    /// The daemon refused the request's content, or the store has faults.
     BadData = 65,
     /// No daemon, or none that answers.
     NotRunning = 69,
@@ -38,7 +38,7 @@ Exit codes:
   0    done
   1    at least one shape could not be calibrated
   2    wrong usage: unknown command, model, shape or format
-  65   the daemon refused the content of the request
+  65   the daemon refused the content of the request, or the store has faults
   69   the daemon is not running, or does not answer
   70   internal error
   74   the store, the disk or the output failed
@@ -62,9 +62,10 @@ impl From<&ClientError> for Exit {
             ClientError::ForeignSocket { .. } => Self::WrongUser,
             ClientError::InvalidArgument(_) | ClientError::TooLarge(_) => Self::BadData,
             ClientError::FailedPrecondition(_) | ClientError::Protocol { .. } => Self::Config,
-            ClientError::ResourceExhausted(_) | ClientError::Busy(_) | ClientError::Draining { .. } => {
-                Self::Busy
-            }
+            ClientError::ResourceExhausted(_)
+            | ClientError::Busy(_)
+            | ClientError::Cancelled(_)
+            | ClientError::Draining { .. } => Self::Busy,
             ClientError::Socket { .. } | ClientError::AlreadyExists(_) | ClientError::DataLoss(_) => Self::Io,
             ClientError::Other { .. } => Self::Internal,
         }

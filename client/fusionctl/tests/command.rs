@@ -78,6 +78,7 @@ fn what_the_daemon_refuses_becomes_an_exit_code() {
         (Code::AlreadyExists, 74),
         (Code::ResourceExhausted, 75),
         (Code::Aborted, 75),
+        (Code::Cancelled, 75),
         (Code::Unavailable, 75),
         (Code::PermissionDenied, 77),
         (Code::FailedPrecondition, 78),
@@ -153,6 +154,16 @@ fn a_shape_that_fails_is_1_and_the_rest_is_shown() {
 }
 
 #[test]
+fn where_nothing_could_be_measured_it_is_still_said_where() {
+    let fake = with(Script { failing: vec![0], ..Script::default() });
+    let run = run(&fake.path(), &["calibrate", "8x8x8"]);
+    assert_eq!(run.code, 1);
+    for text in ["Acme Turbo", "development pair", "0 measured", "; 0 ms of machine time"] {
+        assert!(run.stdout.contains(text), "{text}: {}", run.stdout);
+    }
+}
+
+#[test]
 fn what_the_store_knows_is_counted_apart() {
     let fake = with(Script { from_store: true, ..Script::default() });
     let run = run(&fake.path(), &["calibrate", "qwen2.5-0.5b"]);
@@ -188,11 +199,11 @@ fn ctrl_c_cancels_and_says_what_is_kept() {
 }
 
 #[test]
-fn a_damaged_store_is_74_with_its_problems() {
+fn a_damaged_store_is_65_with_its_problems() {
     let problems = vec!["index: wrong checksum at key 3".to_owned()];
     let fake = with(Script { problems, ..Script::default() });
     let run = run(&fake.path(), &["store", "verify"]);
-    assert_eq!(run.code, 74);
+    assert_eq!(run.code, 65);
     assert!(run.stdout.contains("wrong checksum at key 3"), "{}", run.stdout);
     assert!(run.stderr.contains("fusionctl store rebuild"), "{}", run.stderr);
 }

@@ -67,6 +67,9 @@ pub enum ClientError {
     /// The store or the disk failed. In the daemon's words.
     #[error("{0}")]
     DataLoss(String),
+    /// The daemon gave the job up: it drains, or this client read too slowly. In the daemon's words.
+    #[error("fusiond gave up: {0}; what was acknowledged is kept, try again")]
+    Cancelled(String),
     /// The daemon is about to exit.
     #[error("fusiond at {socket} is shutting down ({message}): start it again once it is gone")]
     Draining {
@@ -143,6 +146,7 @@ pub(crate) fn from_status(socket: &SocketPath, status: &Status) -> ClientError {
         Code::InvalidArgument => ClientError::InvalidArgument(message),
         Code::FailedPrecondition => ClientError::FailedPrecondition(message),
         Code::ResourceExhausted => ClientError::ResourceExhausted(message),
+        Code::Cancelled => ClientError::Cancelled(message),
         Code::Aborted => ClientError::Busy(message),
         Code::AlreadyExists => ClientError::AlreadyExists(message),
         Code::DataLoss => ClientError::DataLoss(message),

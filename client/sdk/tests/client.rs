@@ -147,11 +147,12 @@ async fn another_protocol_can_be_looked_at_and_stopped_only() {
 #[tokio::test]
 async fn the_daemons_words_arrive() {
     type Expected = fn(&ClientError) -> bool;
-    let cases: [(Code, Expected); 9] = [
+    let cases: [(Code, Expected); 10] = [
         (Code::InvalidArgument, |e| matches!(e, ClientError::InvalidArgument(_))),
         (Code::FailedPrecondition, |e| matches!(e, ClientError::FailedPrecondition(_))),
         (Code::ResourceExhausted, |e| matches!(e, ClientError::ResourceExhausted(_))),
         (Code::Aborted, |e| matches!(e, ClientError::Busy(_))),
+        (Code::Cancelled, |e| matches!(e, ClientError::Cancelled(_))),
         (Code::AlreadyExists, |e| matches!(e, ClientError::AlreadyExists(_))),
         (Code::DataLoss, |e| matches!(e, ClientError::DataLoss(_))),
         (Code::Unavailable, |e| matches!(e, ClientError::Draining { .. })),

@@ -8,7 +8,6 @@ use super::shared::filled;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Verified {
-    sound: bool,
     estimates: u64,
     history: u64,
     record_files: u64,
@@ -21,7 +20,6 @@ impl From<&v1::VerifyStoreReply> for Verified {
     fn from(reply: &v1::VerifyStoreReply) -> Self {
         let reply = reply.clone();
         Self {
-            sound: reply.problems.is_empty(),
             estimates: reply.estimates,
             history: reply.history,
             record_files: reply.record_files,

@@ -59,6 +59,12 @@ pub(crate) fn tables(mut rows: Vec<Row<'_>>, kind: Kind, chip: Option<&v1::Chip>
     text
 }
 
+/// The chip, where there is no estimate to stand over.
+pub(crate) fn place(chip: Option<&v1::Chip>, output: Output) -> String {
+    let label = chip.map(|chip| chip.pair_label.as_str()).filter(|label| !label.is_empty());
+    fields(&[("chip", chip.map(words::chip)), ("pair", label.map(|label| output.yellow(label)))], output)
+}
+
 fn legend(kind: Kind) -> String {
     let error = if kind == Kind::Calibration { "; error: of the split's result, relative" } else { "" };
     format!("rows: primary + secondary unit's; speed-up: stock over split; samples: kept of taken{error}")
@@ -98,7 +104,7 @@ fn stacks<'a>(kind: Kind) -> Vec<Stack<Row<'a>>> {
     );
     let from = Column::text("from", |row: &Row<'a>| words::provenance(row.estimate));
     let error = Column::text("error", |row: &Row<'a>| {
-        row.estimate.relative_error.map_or_else(|| "-".to_owned(), |error| format!("{error:.1e}"))
+        row.estimate.relative_error.map_or_else(|| "-".to_owned(), words::error)
     });
     let measured = Column::text("measured", |row: &Row<'a>| words::moment(row.estimate.measured_at_unix_ms));
     let mut stacks = match kind {

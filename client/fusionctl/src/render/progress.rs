@@ -52,7 +52,11 @@ impl Progress {
             Event::ShapeProgress(progress) => {
                 let share = u64::from(progress.calls) * STEPS / u64::from(progress.most_calls.max(1));
                 self.bar.set_position(at(progress.index) + share.min(STEPS));
-                self.bar.set_message(format!("{}, {} calls", self.now.borrow(), progress.calls));
+                self.bar.set_message(format!(
+                    "{}, {}",
+                    self.now.borrow(),
+                    words::count(progress.calls as usize, "call")
+                ));
             }
             Event::ShapeFinished(finished) => self.bar.set_position(at(finished.index + 1)),
             Event::ShapeFailed(failed) => self.bar.set_position(at(failed.index + 1)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fusion_client::v1;
 
-use super::estimates::{Kind, Row, tables};
+use super::estimates::{Kind, Row, place, tables};
 use super::table::fields;
 use super::words;
 use crate::commands::calibrate::{Failed, Outcome};
@@ -28,7 +28,9 @@ pub(crate) fn calibration(title: &str, outcome: &Outcome, elapsed: Duration, out
     let rows: Vec<_> =
         outcome.done.iter().map(|done| Row::new(done.names.join(", "), &done.estimate)).collect();
     let mut text = format!(" {}\n", output.bold(title));
-    text += &tables(rows, Kind::Calibration, outcome.chip.as_ref(), output);
+    let chip = outcome.chip.as_ref();
+    text +=
+        &if rows.is_empty() { place(chip, output) } else { tables(rows, Kind::Calibration, chip, output) };
     let failed: Vec<_> = outcome.failed.iter().map(|failed| (FAILED, Some(reason(failed, output)))).collect();
     if !failed.is_empty() {
         text += &format!("\n{}", fields(&failed, output));

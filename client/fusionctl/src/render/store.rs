@@ -18,8 +18,10 @@ pub(crate) fn verified(reply: &v1::VerifyStoreReply, output: Output) -> String {
             (
                 "holds",
                 Some(format!(
-                    "{} estimates, {} earlier ones, {} record files",
-                    reply.estimates, reply.history, reply.record_files
+                    "{}, {} earlier, {}",
+                    words::count(reply.estimates as usize, "estimate"),
+                    reply.history,
+                    words::count(reply.record_files as usize, "record file")
                 )),
             ),
             ("on disk", Some(format!("{} bytes", reply.bytes))),

@@ -39,6 +39,11 @@ pub(crate) fn ratio(ratio: f64) -> String {
     if ratio == 0.0 { "0".to_owned() } else { format!("{ratio:.3}") }
 }
 
+/// "3.1e-7"; "0" where both results are the same.
+pub(crate) fn error(error: f64) -> String {
+    if error == 0.0 { "0".to_owned() } else { format!("{error:.1e}") }
+}
+
 /// "1.76 [1.71, 1.82]".
 pub(crate) fn interval(interval: Option<v1::Interval>) -> String {
     interval.map_or_else(|| "-".to_owned(), |i| format!("{:.2} [{:.2}, {:.2}]", i.value, i.low, i.high))

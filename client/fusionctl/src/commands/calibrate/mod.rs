@@ -93,7 +93,7 @@ impl Outcome {
     /// What Ctrl-C means for what was asked.
     fn interrupted(&self) -> Failure {
         let message = format!(
-            "cancelled: {} kept in the store, {} not reached; the same command goes on from there",
+            "cancelled: {} kept in the store, {} not reached; without --remeasure the same command goes on from there",
             words::count(self.done.len(), "shape"),
             self.not_reached()
         );

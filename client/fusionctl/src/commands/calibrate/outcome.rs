@@ -101,7 +101,8 @@ impl Outcome {
 
     /// Machine time in ms.
     pub(crate) fn machine_ms(&self) -> f64 {
-        self.done.iter().map(|done| done.machine_ms).sum()
+        // Not sum(): that of nothing is -0.
+        self.done.iter().fold(0.0, |sum, done| sum + done.machine_ms)
     }
 }
 

@@ -49,7 +49,7 @@ async fn verify(client: &Client, output: Output) -> Result<(), Failure> {
                 "the store has {}: 'fusionctl store rebuild' builds it anew from its record files",
                 render::words::count(count, "problem")
             );
-            Err(Failure::ended(Exit::Io, message))
+            Err(Failure::ended(Exit::BadData, message))
         }
     }
 }
