@@ -4,28 +4,43 @@ use crate::sample::{DropReason, Sample, Unit};
 use crate::shape::Shape;
 use crate::stats::median;
 
-/// Median of the kept totals at `rows` (0: stock), in ms.
+/// A call this many times slower than another of the same rows was disturbed: nothing makes a matrix product too fast, and calls of one
+/// session repeat within a few percent (FusionML's `prefill_cells`).
+const ACCIDENT_FACTOR: f64 = 1.2;
+
+/// Median of the usable totals at `rows` (0: stock), in ms.
 pub(super) fn total_ms(samples: &[Sample], rows: u32) -> Option<f64> {
-    median(&kept_totals(samples, rows))
+    median(&usable_totals(samples, rows))
 }
 
-/// The kept totals at `rows`, in order.
-pub(super) fn kept_totals(samples: &[Sample], rows: u32) -> Vec<f64> {
-    samples
-        .iter()
-        .filter(|sample| sample.is_kept() && sample.secondary_rows == rows)
-        .map(|s| s.total_ms)
+/// The usable totals at `rows`, in order.
+pub(super) fn usable_totals(samples: &[Sample], rows: u32) -> Vec<f64> {
+    usable(samples, rows).into_iter().map(|index| samples[index].total_ms).collect()
+}
+
+/// Indices of the calls at `rows` that are evidence: kept, and no accident. A single kept call is held against the first call after
+/// the change of arm, which is otherwise not trusted; several are held against each other.
+fn usable(samples: &[Sample], rows: u32) -> Vec<usize> {
+    let of = |dropped: Option<DropReason>| {
+        samples
+            .iter()
+            .enumerate()
+            .filter(move |(_, sample)| sample.secondary_rows == rows && sample.dropped == dropped)
+    };
+    let fastest = |dropped| of(dropped).map(|(_, sample)| sample.total_ms).fold(f64::INFINITY, f64::min);
+    let mut reference = fastest(None);
+    if of(None).count() == 1 {
+        reference = reference.min(fastest(Some(DropReason::FirstAfterChange)));
+    }
+    of(None)
+        .filter(|(_, sample)| sample.total_ms <= reference * ACCIDENT_FACTOR)
+        .map(|(index, _)| index)
         .collect()
 }
 
-/// Kept stock calls paired with kept split calls at `rows`, each used once, nearest in time first: (stock, split) in ms.
+/// Usable stock calls paired with usable split calls at `rows`, each used once, nearest in time first: (stock, split) in ms.
 pub(super) fn pairs(samples: &[Sample], rows: u32) -> Vec<(f64, f64)> {
-    let kept = |rows: u32| -> Vec<usize> {
-        (0..samples.len())
-            .filter(|&index| samples[index].is_kept() && samples[index].secondary_rows == rows)
-            .collect()
-    };
-    let (stock, split) = (kept(0), kept(rows));
+    let (stock, split) = (usable(samples, 0), usable(samples, rows));
     let mut gaps: Vec<(usize, usize, usize)> =
         stock.iter().flat_map(|&a| split.iter().map(move |&b| (a.abs_diff(b), a, b))).collect();
     gaps.sort_unstable();

@@ -40,8 +40,14 @@ pub const DECISION_CONFIDENCE: f64 = 0.99;
 /// (same chip and shape, another run) differ by that much, as a robust median.
 pub const SESSION_DEVIATION: f64 = 0.02;
 
-/// Pairs at least, so that one wild call decides nothing.
+/// Pairs at least of a cold search, in balanced order: stock, splits, stock.
 const MINIMUM_PAIRS: usize = 2;
+/// Pairs at least where something was known before. One pair decides only gains above about 10 % (the interval of one pair), and both its
+/// calls have a neighbour of the same arm that vouches for them.
+const MINIMUM_PAIRS_KNOWN: usize = 1;
+/// An earlier calibration holds if the speed-up now differs from it by no more than this (logarithm): three standard deviations of the ratio
+/// of two calls.
+const STILL_HOLDS: f64 = 0.064;
 /// Pairs at most: what six don't show isn't worth more of the machine's time.
 const MAXIMUM_PAIRS: usize = 6;
 /// Split calls at most before the choice, with finish times.
@@ -237,6 +243,9 @@ impl Search {
         if self.exhausted() {
             return self.done(true);
         }
+        if let Some(step) = self.check_what_is_known() {
+            return step;
+        }
         if evidence::total_ms(&self.samples, 0).is_none() {
             return Step::Measure(Ask::Stock);
         }
@@ -249,6 +258,32 @@ impl Search {
         }
         let Phase::Confirm(rows) = self.phase else { return self.done(false) };
         self.confirm(rows)
+    }
+
+    /// An earlier calibration of the very shape is checked first: its split, then stock. If the speed-up is what it was, the choice stands.
+    fn check_what_is_known(&mut self) -> Option<Step> {
+        let Start::Warm(known) = self.options.start else { return None };
+        let rows = self.allowed(known.secondary_rows);
+        if self.phase != Phase::Explore || rows == 0 || rows != known.secondary_rows {
+            return None;
+        }
+        let Some(split) = evidence::total_ms(&self.samples, rows) else { return Some(self.ask_split(rows)) };
+        let Some(stock) = evidence::total_ms(&self.samples, 0) else {
+            return Some(Step::Measure(Ask::Stock));
+        };
+        let change = ((stock / split) / (known.stock_ms / known.split_ms)).ln();
+        if change.abs() <= STILL_HOLDS {
+            self.phase = Phase::Confirm(rows);
+            return Some(self.confirm(rows));
+        }
+        None
+    }
+
+    fn minimum_pairs(&self) -> usize {
+        match (&self.options.start, self.options.evidence) {
+            (Start::Warm(_), _) | (Start::Prior(_), Evidence::Totals) => MINIMUM_PAIRS_KNOWN,
+            _ => MINIMUM_PAIRS,
+        }
     }
 
     fn exhausted(&self) -> bool {
@@ -287,7 +322,7 @@ impl Search {
     }
 
     fn explore(&self) -> Explore {
-        if !self.samples.iter().any(|sample| sample.is_kept() && sample.secondary_rows > 0) {
+        if !self.split_seen() {
             return Explore::probe(self.probe_with_what_is_known());
         }
         match self.unit_times() {
@@ -344,12 +379,19 @@ impl Search {
         }
     }
 
+    /// Whether a split call is evidence.
+    fn split_seen(&self) -> bool {
+        self.samples.iter().any(|sample| {
+            sample.secondary_rows > 0 && evidence::total_ms(&self.samples, sample.secondary_rows).is_some()
+        })
+    }
+
     fn split_calls(&self) -> usize {
         self.samples.iter().filter(|sample| sample.secondary_rows > 0).count()
     }
 
     fn settled(&self, rows: u32) -> bool {
-        let kept = evidence::kept_totals(&self.samples, rows).len();
+        let kept = evidence::usable_totals(&self.samples, rows).len();
         let near = self.samples.last().is_some_and(|last| {
             last.secondary_rows > 0
                 && f64::from(last.secondary_rows.abs_diff(rows)) <= SETTLED * f64::from(self.shape.rows())
@@ -358,13 +400,15 @@ impl Search {
     }
 
     fn confirm(&self, rows: u32) -> Step {
-        let (stock, split) =
-            (evidence::kept_totals(&self.samples, 0).len(), evidence::kept_totals(&self.samples, rows).len());
+        let (stock, split) = (
+            evidence::usable_totals(&self.samples, 0).len(),
+            evidence::usable_totals(&self.samples, rows).len(),
+        );
         let done = stock.min(split);
-        if done >= MINIMUM_PAIRS && (self.clear(rows) || done >= MAXIMUM_PAIRS) {
+        if done >= self.minimum_pairs() && (self.clear(rows) || done >= MAXIMUM_PAIRS) {
             return self.done(false);
         }
-        let wanted = (done + 1).max(MINIMUM_PAIRS);
+        let wanted = (done + 1).max(self.minimum_pairs());
         let on_stock = self.samples.last().is_some_and(|sample| sample.secondary_rows == 0);
         // Stay with the arm that runs until it has enough: every change costs a call.
         if (on_stock && stock < wanted) || (!on_stock && split >= wanted) {
@@ -406,8 +450,7 @@ impl Search {
     }
 
     fn lines_from_totals(&self, stock_ms: f64) -> Option<Lines> {
-        let split_seen = self.samples.iter().any(|sample| sample.is_kept() && sample.secondary_rows > 0);
-        let belief = split_seen.then(|| self.totals().into_belief()).flatten()?;
+        let belief = self.split_seen().then(|| self.totals().into_belief()).flatten()?;
         Some(belief.lines(stock_ms, self.shape.rows()))
     }
 
@@ -460,7 +503,7 @@ impl Search {
         let deciding = ratio_of_pairs(&pairs, DECISION_CONFIDENCE);
         let verdict = match deciding {
             None => Verdict::NoEvidence,
-            Some(interval) if pairs.len() >= MINIMUM_PAIRS && interval.low > 1.0 => Verdict::Confirmed,
+            Some(interval) if pairs.len() >= self.minimum_pairs() && interval.low > 1.0 => Verdict::Confirmed,
             Some(interval) if out_of_budget && interval.high > 1.0 => Verdict::Unresolved,
             Some(_) => Verdict::NotBetter,
         };

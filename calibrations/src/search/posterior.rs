@@ -2,8 +2,8 @@
 //!
 //! The logarithm of a split's time over stock's is `ln(max(g (1 - r), c r) + o)` plus what the two lines don't explain. The parameters are a cloud
 //! of weighted particles (quasi-random, from the start's prior), the rest is a Gaussian process: a smooth part, and a part of each
-//! candidate's own (Rasmussen and Williams, 2006, sections 2.2 and 2.7). All particles share one covariance, so an update is one
-//! small Cholesky factorisation. The next probe is the one with the largest expected gain per machine time of a
+//! candidate's own (Rasmussen and Williams, 2006, sections 2.2 and 2.7). All particles share one covariance per scale, so an
+//! update is a few small Cholesky factorisations. The next probe is the one with the largest expected gain per machine time of a
 //! one-step look-ahead, the *knowledge gradient* (Frazier, Powell and Dayanik, 2009).
 
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -11,12 +11,15 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use crate::lines::Lines;
 
 /// Particles of the cloud.
-const PARTICLES: usize = 600;
+const PARTICLES: usize = 400;
 /// Smooth deviation from the two lines: standard deviation in the logarithm, and length in shares.
-const SMOOTH_DEVIATION: f64 = 0.035;
-const SMOOTH_LENGTH: f64 = 0.12;
-/// Deviation of a candidate on its own.
-const OWN_DEVIATION: f64 = 0.02;
+const SMOOTH_DEVIATION: f64 = 0.06;
+const SMOOTH_LENGTH: f64 = 0.07;
+/// Deviation of a candidate on its own. The three values, [`SCALES`] and the cold cloud are chosen on the recorded grids, for all chips and
+/// shapes alike.
+const OWN_DEVIATION: f64 = 0.045;
+/// Some shapes follow the lines closely, small ones hardly: both deviations times each of these, weighed by what the samples say.
+const SCALES: [f64; 3] = [0.5, 1.0, 2.0];
 /// Uncertainty of the level of all times: large, only differences count.
 const LEVEL_DEVIATION: f64 = 0.3;
 /// Nodes and weights of the 7-point Gauss-Hermite rule for a standard normal (Abramowitz and Stegun, table 25.10, rescaled).
@@ -29,6 +32,9 @@ const HERMITE: [(f64, f64); 7] = [
     (2.366_759_410_734_541, 0.030_757_123_967_586_5),
     (3.750_439_717_725_742, 0.000_548_268_855_972_218),
 ];
+
+/// Weights below this are left out.
+const NEGLIGIBLE: f64 = 1e-9;
 
 /// How a start is believed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -112,87 +118,108 @@ impl Cloud {
     /// What is believed of `candidates` (shares; 0 is stock) after `observations`; `None` if there are none, or they are beyond numbers.
     pub(super) fn update(&self, observations: &[Observation], candidates: &[f64]) -> Option<Belief> {
         let level = observations.iter().find(|o| o.share <= 0.0).or(observations.first())?.log_ms;
+        let fits: Vec<Fit> =
+            SCALES.iter().filter_map(|&scale| self.fit(observations, candidates, level, scale)).collect();
+        let highest =
+            fits.iter().flat_map(|fit| fit.log_weights.iter().copied()).fold(f64::NEG_INFINITY, f64::max);
+        if !highest.is_finite() {
+            return None;
+        }
+        let total: f64 = fits.iter().flat_map(|fit| &fit.log_weights).map(|log| (log - highest).exp()).sum();
+        Some(self.moments(&fits, highest + total.ln(), candidates, level))
+    }
+
+    /// The update under one scale of what the lines don't explain.
+    fn fit(&self, observations: &[Observation], candidates: &[f64], level: f64, scale: f64) -> Option<Fit> {
         let count = observations.len();
         let covariance: Vec<Vec<f64>> = (0..count)
             .map(|i| {
                 (0..count)
                     .map(|j| {
-                        kernel(observations[i].share, observations[j].share)
+                        kernel(observations[i].share, observations[j].share, scale)
                             + if i == j { observations[i].variance } else { 0.0 }
                     })
                     .collect()
             })
             .collect();
         let factor = cholesky(&covariance)?;
+        let log_determinant: f64 = (0..count).map(|i| factor[i][i].ln()).sum();
         let residual = |particle: &Particle| -> Vec<f64> {
             observations.iter().map(|o| o.log_ms - level - particle.log_time(o.share)).collect()
         };
         let whitened: Vec<Vec<f64>> =
             self.particles.iter().map(|particle| forward(&factor, &residual(particle))).collect();
-        let log_weights: Vec<f64> =
-            whitened.iter().map(|z| -0.5 * z.iter().map(|v| v * v).sum::<f64>()).collect();
-        let highest = log_weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if !highest.is_finite() {
-            return None;
-        }
-        let weights: Vec<f64> = log_weights.iter().map(|log| (log - highest).exp()).collect();
-        let total: f64 = weights.iter().sum();
-        let weights: Vec<f64> = weights.into_iter().map(|weight| weight / total).collect();
-        let gains: Vec<Vec<f64>> = candidates
+        let log_weights =
+            whitened.iter().map(|z| -0.5 * z.iter().map(|v| v * v).sum::<f64>() - log_determinant).collect();
+        let gains = candidates
             .iter()
             .map(|&candidate| {
-                let row: Vec<f64> = observations.iter().map(|o| kernel(candidate, o.share)).collect();
+                let row: Vec<f64> = observations.iter().map(|o| kernel(candidate, o.share, scale)).collect();
                 forward(&factor, &row)
             })
             .collect();
-        Some(self.moments(&weights, &whitened, &gains, candidates, level))
+        Some(Fit { scale, log_weights, whitened, gains })
     }
 
-    /// Mean and covariance of the mixture over the particles.
-    fn moments(
-        &self,
-        weights: &[f64],
-        whitened: &[Vec<f64>],
-        gains: &[Vec<f64>],
-        candidates: &[f64],
-        level: f64,
-    ) -> Belief {
+    /// Mean and covariance of the mixture over scales and particles.
+    fn moments(&self, fits: &[Fit], log_total: f64, candidates: &[f64], level: f64) -> Belief {
         let count = candidates.len();
-        let (mut mean, mut covariance) = (vec![0.0; count], vec![vec![0.0; count]; count]);
-        let mut lines = [0.0; 3];
+        let mut belief =
+            Belief { mean: vec![0.0; count], covariance: vec![vec![0.0; count]; count], lines: [0.0; 3] };
         let mut each: Vec<(f64, Vec<f64>)> = Vec::new();
-        for ((particle, weight), z) in self.particles.iter().zip(weights).zip(whitened) {
-            if *weight < 1e-9 {
-                continue;
+        for fit in fits {
+            let mut share_of_scale = 0.0;
+            for ((particle, log_weight), z) in self.particles.iter().zip(&fit.log_weights).zip(&fit.whitened)
+            {
+                let weight = (log_weight - log_total).exp();
+                if weight < NEGLIGIBLE {
+                    continue;
+                }
+                share_of_scale += weight;
+                let values: Vec<f64> = candidates
+                    .iter()
+                    .zip(&fit.gains)
+                    .map(|(&share, gain)| particle.log_time(share) + dot(gain, z))
+                    .collect();
+                for (sum, value) in belief.mean.iter_mut().zip(&values) {
+                    *sum += weight * value;
+                }
+                belief.lines[0] += weight * particle.primary.ln();
+                belief.lines[1] += weight * particle.secondary.ln();
+                belief.lines[2] += weight * particle.overhead;
+                each.push((weight, values));
             }
-            let values: Vec<f64> = candidates
-                .iter()
-                .zip(gains)
-                .map(|(&share, gain)| particle.log_time(share) + dot(gain, z))
-                .collect();
-            for (sum, value) in mean.iter_mut().zip(&values) {
-                *sum += weight * value;
+            for i in 0..count {
+                for j in 0..=i {
+                    belief.covariance[i][j] += share_of_scale
+                        * (kernel(candidates[i], candidates[j], fit.scale)
+                            - dot(&fit.gains[i], &fit.gains[j]));
+                }
             }
-            lines[0] += weight * particle.primary.ln();
-            lines[1] += weight * particle.secondary.ln();
-            lines[2] += weight * particle.overhead;
-            each.push((*weight, values));
         }
         for i in 0..count {
             for j in 0..=i {
-                let process = kernel(candidates[i], candidates[j]) - dot(&gains[i], &gains[j]);
-                let cloud: f64 =
-                    each.iter().map(|(weight, v)| weight * (v[i] - mean[i]) * (v[j] - mean[j])).sum();
-                covariance[i][j] = process + cloud;
-                covariance[j][i] = covariance[i][j];
+                let cloud: f64 = each
+                    .iter()
+                    .map(|(weight, v)| weight * (v[i] - belief.mean[i]) * (v[j] - belief.mean[j]))
+                    .sum();
+                belief.covariance[i][j] += cloud;
+                belief.covariance[j][i] = belief.covariance[i][j];
             }
         }
-        Belief {
-            mean: mean.into_iter().map(|value| value + level).collect(),
-            covariance,
-            lines: [lines[0].exp(), lines[1].exp(), lines[2]],
-        }
+        belief.mean.iter_mut().for_each(|mean| *mean += level);
+        let [primary, secondary, overhead] = belief.lines;
+        belief.lines = [primary.exp(), secondary.exp(), overhead];
+        belief
     }
+}
+
+/// The cloud under one scale, updated.
+struct Fit {
+    scale: f64,
+    log_weights: Vec<f64>,
+    whitened: Vec<Vec<f64>>,
+    gains: Vec<Vec<f64>>,
 }
 
 /// What is believed of the candidates: logarithms of ms.
@@ -247,20 +274,20 @@ impl Belief {
     }
 }
 
-fn kernel(a: f64, b: f64) -> f64 {
+fn kernel(a: f64, b: f64, scale: f64) -> f64 {
     let level = LEVEL_DEVIATION * LEVEL_DEVIATION;
     if a <= 0.0 || b <= 0.0 {
         return level;
     }
     let apart = (a - b) / SMOOTH_LENGTH;
     let own = if (a - b).abs() < 1e-9 { OWN_DEVIATION * OWN_DEVIATION } else { 0.0 };
-    level + SMOOTH_DEVIATION * SMOOTH_DEVIATION * (-0.5 * apart * apart).exp() + own
+    level + scale * scale * (SMOOTH_DEVIATION * SMOOTH_DEVIATION * (-0.5 * apart * apart).exp() + own)
 }
 
 /// A particle of the cloud that knows nothing.
 fn broad(index: usize) -> Particle {
     let [a, b, c] = halton(index);
-    let wild = index.is_multiple_of(7);
+    let wild = index.is_multiple_of(5);
     Particle {
         primary: (0.03 + if wild { 0.25 } else { 0.06 } * normal(a)).exp(),
         secondary: (0.8f64.ln() + b * (9.0f64 / 0.8).ln()).exp(),

@@ -11,15 +11,15 @@ use crate::rows::RowRule;
 use crate::stats::PRIOR_RELATIVE_DEVIATION;
 
 /// A probe must be expected to lower the time of the choice by this share, per machine time of one stock call.
-const WORTH_PROBING: f64 = 0.0006;
+const WORTH_PROBING: f64 = 0.0004;
 /// Steps of the shares that are considered where any row count may be chosen.
 const SHARE_STEP: f64 = 0.025;
 /// A single call this much above what the others let expect (share) may be an accident: it is believed little until repeated.
 const SUSPICIOUS: f64 = 0.15;
+/// ... and that many standard deviations of what is believed.
+const SURPRISING: f64 = 2.0;
 /// Standard deviation of a suspicious call.
-const SUSPICIOUS_DEVIATION: f64 = 0.2;
-/// Calls of one candidate that differ more than this (share) hold an accident: the faster ones count, since nothing makes a call too fast.
-const ACCIDENT: f64 = 0.15;
+const SUSPICIOUS_DEVIATION: f64 = 0.4;
 /// Degrees of freedom that the usual noise of a call counts for.
 const PRIOR_DEGREES: f64 = 4.0;
 /// Split calls at most before the comparison with stock.
@@ -85,7 +85,7 @@ impl Search {
         let mut observations: Vec<Observation> = rows
             .iter()
             .filter_map(|&rows| {
-                let times = evidence::kept_totals(&self.samples, rows);
+                let times = evidence::usable_totals(&self.samples, rows);
                 observe(self.share(rows), &times, noise)
             })
             .collect();
@@ -102,7 +102,7 @@ impl Search {
     fn call_deviation(&self, rows: &[u32]) -> f64 {
         let (mut squares, mut degrees) = (PRIOR_DEGREES * PRIOR_RELATIVE_DEVIATION.powi(2), PRIOR_DEGREES);
         for &rows in rows {
-            let logs: Vec<f64> = without_accidents(&evidence::kept_totals(&self.samples, rows));
+            let logs = logarithms(&evidence::usable_totals(&self.samples, rows));
             let mean = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
             squares += logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
             degrees += logs.len().saturating_sub(1) as f64;
@@ -117,7 +117,7 @@ impl Search {
         }
         let single: Vec<f64> = rows
             .iter()
-            .filter(|rows| evidence::kept_totals(&self.samples, **rows).len() == 1)
+            .filter(|rows| evidence::usable_totals(&self.samples, **rows).len() == 1)
             .map(|rows| self.share(*rows))
             .collect();
         let all = observations.to_vec();
@@ -129,7 +129,7 @@ impl Search {
                 all.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, o)| *o).collect();
             let Some(belief) = self.cloud().update(&others, &[observation.share]) else { continue };
             let above = observation.log_ms - belief.mean[0];
-            if above > SUSPICIOUS && above > 3.0 * (belief.variance(0) + noise * noise).sqrt() {
+            if above > SUSPICIOUS && above > SURPRISING * (belief.variance(0) + noise * noise).sqrt() {
                 observation.variance = SUSPICIOUS_DEVIATION * SUSPICIOUS_DEVIATION;
             }
         }
@@ -159,9 +159,9 @@ impl Search {
     }
 }
 
-/// A candidate's evidence: the mean of the logarithms, accidents aside.
+/// A candidate's evidence: the mean of the logarithms.
 fn observe(share: f64, times: &[f64], noise: f64) -> Option<Observation> {
-    let logs = without_accidents(times);
+    let logs = logarithms(times);
     if logs.is_empty() {
         return None;
     }
@@ -169,10 +169,8 @@ fn observe(share: f64, times: &[f64], noise: f64) -> Option<Observation> {
     Some(Observation { share, log_ms: logs.iter().sum::<f64>() / count, variance: noise * noise / count })
 }
 
-fn without_accidents(times: &[f64]) -> Vec<f64> {
-    let logs: Vec<f64> = times.iter().map(|ms| ms.ln()).collect();
-    let lowest = logs.iter().copied().fold(f64::INFINITY, f64::min);
-    logs.into_iter().filter(|log| log - lowest <= ACCIDENT).collect()
+fn logarithms(times: &[f64]) -> Vec<f64> {
+    times.iter().map(|ms| ms.ln()).collect()
 }
 
 /// The lines that describe all of a recorded grid best: the fit of the search, from every point that is no cliff.
