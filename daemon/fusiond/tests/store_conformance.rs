@@ -1,4 +1,5 @@
 //! What every store promises, run against each of them.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod store_support;
 

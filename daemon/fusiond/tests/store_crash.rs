@@ -1,6 +1,7 @@
 //! kill -9 against the real store, again and again: every acknowledged record is there, in the index and as a file.
 //!
 //! Killing leaves the page cache intact: this proves safety against the end of the process, not against loss of power.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod store_support;
 

@@ -1,5 +1,6 @@
 //! A full and a read-only file system, real ones. Linux only, and only where an unprivileged user may mount in a namespace
 //! of its own; elsewhere these tests say that they were skipped. The errors themselves are also injected in store_faults.rs.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 #![cfg(target_os = "linux")]
 
 mod store_support;

@@ -1,4 +1,5 @@
 //! Every step of every write fails once, by an error and by the end of the process.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod store_support;
 

@@ -1,4 +1,5 @@
 //! The store on its own thread, asked by async code.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod store_support;
 

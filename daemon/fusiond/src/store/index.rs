@@ -113,7 +113,7 @@ impl Index {
                     }
                     std::thread::sleep(std::time::Duration::from_millis(20));
                 }
-                Err(sled::Error::Io(error)) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
+                Err(sled::Error::Io(error)) if !is_damage(&error) => {
                     return Err(match StoreError::from_io("opening", directory, error) {
                         StoreError::Io { source, .. } => OpenError::Damaged(source.to_string()),
                         environment => OpenError::Store(environment),
@@ -145,6 +145,7 @@ impl Index {
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T, sled::Error>) -> Result<T, StoreError> {
         match caught(work) {
             Ok(Ok(value)) => Ok(value),
+            Ok(Err(sled::Error::Io(error))) if is_damage(&error) => Err(self.corrupt(error.to_string())),
             Ok(Err(sled::Error::Io(error))) => Err(StoreError::from_io("writing", &self.directory, error)),
             Ok(Err(error)) => Err(self.corrupt(error.to_string())),
             Err(panic) => Err(self.corrupt(panic)),
@@ -243,14 +244,11 @@ impl Index {
     }
 
     /// On Linux sled 0.34 only asks for writing (`sync_file_range`), which reaches neither a disk's cache nor the file's
-    /// metadata; on macOS its flush is complete.
+    /// metadata. On macOS its flush is complete, and a second one with nothing to write is cheap.
     fn flush(&self) -> Result<(), StoreError> {
         self.guarded(|| self.database.flush())?;
-        if cfg!(target_os = "linux") {
-            let file = self.directory.join("db");
-            std::fs::File::open(&file).and_then(|opened| opened.sync_all()).at("writing", &file)?;
-        }
-        Ok(())
+        let file = self.directory.join("db");
+        std::fs::File::open(&file).and_then(|opened| opened.sync_all()).at("writing", &file)
     }
 
     /// The records of one key, oldest first.
@@ -335,6 +333,11 @@ pub(super) fn checked(entry: &Entry) -> Result<(), RecordError> {
     }
 }
 
+/// Whether a failure to read comes from what is in the files: sled reads past the end of a file that was cut short.
+fn is_damage(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::InvalidData)
+}
+
 fn is_locked(error: &std::io::Error) -> bool {
     error.to_string().contains("could not acquire lock")
 }
@@ -356,4 +359,34 @@ fn state_from(bytes: &[u8]) -> Option<IndexState> {
         last_revision: word(last_revision),
         records: word(records),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_sled_are_sorted_by_what_to_do() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let index = Index::open(&directory.path().join("store"), &Steps::default()).unwrap();
+        let panicked = index.guarded::<()>(|| panic!("page cache")).unwrap_err();
+        assert!(matches!(&panicked, StoreError::Corrupt { reason, .. } if reason == "page cache"));
+        let corrupt = index.guarded::<()>(|| Err(sled::Error::Corruption { at: None, bt: () })).unwrap_err();
+        assert!(matches!(corrupt, StoreError::Corrupt { .. }));
+        let bug = index.guarded::<()>(|| Err(sled::Error::ReportableBug("b".to_owned()))).unwrap_err();
+        assert!(matches!(bug, StoreError::Corrupt { .. }));
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let full = index.guarded::<()>(|| Err(sled::Error::Io(full))).unwrap_err();
+        assert!(full.is_environment() && matches!(full, StoreError::Full { .. }));
+    }
+
+    #[test]
+    fn an_entry_under_a_foreign_key_is_noticed() {
+        let bytes = include_bytes!("../../../../calibrations/data/golden/calibration-v1.fcal").to_vec();
+        let key = CalibrationKey::of(&Record::decode(&bytes).unwrap()).to_bytes();
+        let entry = Entry { key: key.clone(), revision: Revision(1), bytes };
+        assert_eq!(checked(&entry), Ok(()));
+        let foreign = Entry { key: [b"x".as_slice(), &key].concat(), ..entry };
+        assert!(checked(&foreign).unwrap_err().to_string().contains("another calibration's key"));
+    }
 }

@@ -9,6 +9,7 @@ use super::files::{Listing, RecordFiles, file_name};
 use super::index::{Change, Contents, Entry, Index, OpenError, remove_unfinished_snapshots};
 use super::key::CalibrationKey;
 use super::manifest::{FORMAT, Found, IndexState, Manifest};
+use super::panics::caught;
 use super::paths::{Paths, copy_directory, create_private, directory_bytes};
 use super::report::Health;
 use super::sled_store::SledStore;
@@ -163,10 +164,89 @@ impl Site<'_> {
             )));
         }
         let index = Index::open(&self.paths.index(), self.steps)?;
+        let checked = check(&index, expected).map_err(|error| match error {
+            CheckError::Store(StoreError::Corrupt { reason, .. }) | CheckError::Damaged(reason) => {
+                OpenError::Damaged(reason)
+            }
+            CheckError::Store(StoreError::Io { source, .. }) => OpenError::Damaged(source.to_string()),
+            CheckError::Store(error) => OpenError::Store(error),
+        });
+        let contents = match checked {
+            Ok(contents) => contents,
+            Err(error) => {
+                // Closing flushes, which can panic on what was just found damaged.
+                let _ = caught(move || drop(index));
+                return Err(error);
+            }
+        };
+        Ok((index, contents)) => self.reconcile(index, &contents, manifest.as_ref())?,
+            Err(OpenError::Store(error)) => return Err(error),
+            Err(OpenError::Damaged(reason)) => {
+                tracing::error!("the index of the store is unusable ({reason}): rebuilding it");
+                let quarantined = if existed { Some(self.quarantine(copy.as_deref())?) } else { None };
+                return self.rebuild(manifest.as_ref(), reason, quarantined);
+            }
+        };
+        recovered.clean = clean && recovered.health == Health::Healthy && recovered.found.restored == 0;
+        if let Some(copy) = copy {
+            // It was made by this or an interrupted opening, and the index it is a copy of turned out to be sound.
+            std::fs::remove_dir_all(&copy).at("removing", &copy)?;
+        }
+        Ok(recovered)
+    }
+
+    fn remove_unfinished(&self) -> Result<(), StoreError> {
+        self.files.remove_unfinished()?;
+        remove_unfinished_snapshots(&self.paths.index())
+    }
+
+    /// Keeps the bytes as the crash left them: sled's own recovery cuts damaged files short. A copy of an interrupted opening is
+    /// closer to the crash than the files are now, so it stays. Failing is no reason not to open.
+    fn copy_aside(&self) -> Option<PathBuf> {
+        let state = &self.paths.state;
+        let earlier = std::fs::read_dir(state).ok()?.filter_map(Result::ok).map(|entry| entry.path());
+        let mut kept = None;
+        for path in earlier {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with("store.copying-") {
+                let _ = std::fs::remove_dir_all(&path);
+            } else if name.starts_with("store.unclean-") {
+                kept = Some(path);
+            }
+        }
+        if kept.is_some() {
+            return kept;
+        }
+        let index = self.paths.index();
+        if directory_bytes(&index).ok()? > LARGEST_COPY_BYTES {
+            return None;
+        }
+        let (copying, copy) = (self.paths.aside("copying"), self.paths.aside("unclean"));
+        match copy_directory(&index, &copying).and_then(|()| std::fs::rename(&copying, &copy)) {
+            Ok(()) => Some(copy),
+            Err(error) => {
+                tracing::warn!("opening {} without a copy of it: {error}", index.display());
+                let _ = std::fs::remove_dir_all(&copying);
+                None
+            }
+        }
+    }
+
+    /// Opens the index and holds it against the manifest.
+    fn open_index(&self, manifest: Option<&Manifest>, existed: bool) -> Result<(Index, Contents), OpenError> {
+        let expected = manifest.map(|manifest| manifest.state).unwrap_or_default();
+        if !existed && expected.records > 0 {
+            return Err(OpenError::Damaged(format!(
+                "it is missing, {} records should be in it",
+                expected.records
+            )));
+        }
+        let index = Index::open(&self.paths.index(), self.steps)?;
         let contents = check(&index, expected).map_err(|error| match error {
             CheckError::Store(StoreError::Corrupt { reason, .. }) | CheckError::Damaged(reason) => {
                 OpenError::Damaged(reason)
             }
+            CheckError::Store(StoreError::Io { source, .. }) => OpenError::Damaged(source.to_string()),
             CheckError::Store(error) => OpenError::Store(error),
         })?;
         Ok((index, contents))

@@ -430,3 +430,34 @@ fn compare(entries: &[Entry], files: &RecordFiles, report: &mut VerifyReport) ->
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_while_running_stops_all_writing_until_the_index_is_rebuilt() {
+        let golden = include_bytes!("../../../../calibrations/data/golden/calibration-v1.fcal");
+        let record = Record::decode(golden).unwrap();
+        let state = tempfile::TempDir::new().unwrap();
+        let mut store = SledStore::open(state.path()).unwrap().store;
+        store.commit(&record).unwrap();
+        let damage = StoreError::Corrupt { path: state.path().to_owned(), reason: "a bad page".to_owned() };
+        store.after_index::<()>(Err(damage)).unwrap_err();
+
+        let error = store.commit(&record).unwrap_err();
+        assert!(matches!(&error, StoreError::Stopped { reason } if reason.contains("a bad page")), "{error}");
+        assert!(
+            store
+                .set_identity(&Identity { chip: record.chip.clone(), engine: record.engine.clone() })
+                .is_err()
+        );
+        assert!(store.latest(Scope::All).is_err());
+        assert!(!store.verify().unwrap().is_sound());
+
+        assert_eq!(store.rebuild().unwrap().records, 1);
+        assert_eq!(store.commit(&record).unwrap(), Revision(2));
+        drop(store);
+        assert_eq!(SledStore::open(state.path()).unwrap().health, Health::Healthy);
+    }
+}

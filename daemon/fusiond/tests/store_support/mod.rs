@@ -1,5 +1,6 @@
 //! Records and directories for the tests of the store.
-#![allow(dead_code, reason = "every test file uses a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "every test file uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
 
