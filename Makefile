@@ -22,7 +22,7 @@ test: setup ## Format, lints (Linux and macOS code), all tests, documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) xtask darwin-check
-	$(CARGO) test --locked --workspace
+	FUSION_REQUIRE_PYTHON=1 $(CARGO) test --locked --workspace
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
 bench: setup ## Measure the figures that matter, into target/bench/summary.json

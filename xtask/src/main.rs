@@ -1,8 +1,10 @@
 //! Chores of the project: `cargo xtask <chore>`. Run `cargo xtask help` for the list.
 
+mod bench;
 mod darwin;
 mod process;
 mod replay;
+mod run;
 mod setup;
 mod workspace;
 
@@ -34,6 +36,14 @@ enum Chore {
     },
     /// Type-check and lint the macOS code, also from Linux (nothing is linked or run)
     DarwinCheck,
+    /// Build in release, start the daemon, calibrate a small model, show what is known
+    Run,
+    /// Measure the figures that matter, into target/bench/summary.json
+    Bench {
+        /// Passed on to the benchmark program: names of figures, see --list
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run the ratio search over recorded calibration grids and print what it chose, and what that cost
     Replay(replay::Arguments),
 }
@@ -53,6 +63,8 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Setup { force } => setup::run(*force),
         Chore::PythonDeps { force } => setup::python_deps(*force),
         Chore::DarwinCheck => darwin::check(),
+        Chore::Run => run::run(),
+        Chore::Bench { arguments } => bench::run(arguments),
         Chore::Replay(arguments) => replay::run(arguments),
     }
 }

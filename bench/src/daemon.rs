@@ -1,0 +1,83 @@
+//! A daemon of the benchmark's own.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use fusion_calibrations::shape::Shape;
+use fusion_client::v1::{self, calibrate_event::Event};
+use fusion_client::{Client, SocketPath};
+use tempfile::TempDir;
+
+/// A program that was built beside this one.
+pub(crate) fn program(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let path = own.parent().context("this program lies nowhere")?.join(name);
+    if path.exists() { Ok(path) } else { bail!("{} is missing: run this as 'make bench'", path.display()) }
+}
+
+/// A runtime for a client.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+/// A running daemon with its own socket and state, ended when dropped.
+pub(crate) struct Daemon {
+    child: Child,
+    socket: SocketPath,
+    _directory: TempDir,
+}
+
+impl Daemon {
+    /// Starts one whose worker gets `worker_arguments`.
+    pub(crate) async fn start(worker_arguments: &[&str]) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let socket = SocketPath::new(directory.path().join("fusiond.sock"))?;
+        let mut command = Command::new(program("fusiond")?);
+        command.arg("--socket").arg(socket.as_path()).arg("--state-dir").arg(directory.path().join("state"));
+        for argument in worker_arguments {
+            command.args(["--worker-arg", argument]);
+        }
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().context("starting fusiond")?;
+        let daemon = Self { child, socket, _directory: directory };
+        let start = Instant::now();
+        while daemon.client().await.is_err() {
+            if start.elapsed() > Duration::from_secs(20) {
+                bail!("fusiond does not answer");
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(daemon)
+    }
+
+    pub(crate) async fn client(&self) -> Result<Client> {
+        Ok(Client::connect(&self.socket).await?)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Measures shapes; why the first failed, if one did.
+    pub(crate) async fn calibrate(&self, shapes: &[Shape]) -> Result<Vec<v1::ShapeFinished>> {
+        let client = self.client().await?;
+        let mut calibration = client.calibrate(shapes, v1::Freshness::Remeasure, "benchmark").await?;
+        let mut finished = Vec::new();
+        while let Some(event) = calibration.next().await? {
+            match event {
+                Event::ShapeFinished(shape) => finished.push(shape),
+                Event::ShapeFailed(failed) => bail!("{}", failed.reason),
+                _ => {}
+            }
+        }
+        Ok(finished)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,64 @@
+//! A worker, asked directly.
+
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use fusion_calibrations::shape::Shape;
+use fusion_frames::{Reply, Request, Timed};
+
+/// A running worker, ended when dropped.
+pub(crate) struct Worker {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+}
+
+impl Worker {
+    /// Starts the worker that was built beside this program, and prepares a shape.
+    pub(crate) fn start(arguments: &[&str], shape: Shape) -> Result<Self> {
+        let mut child = Command::new(crate::daemon::program("fusion-worker")?)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting fusion-worker")?;
+        let stdin = child.stdin.take().context("the worker has no standard input")?;
+        let stdout = child.stdout.take().context("the worker has no standard output")?;
+        let mut worker = Self { child, stdin, stdout };
+        match worker.receive()? {
+            Reply::Hello(_) => {}
+            other => bail!("the worker says {other:?} instead of hello"),
+        }
+        match worker.ask(&Request::Prepare(shape.into()))? {
+            Reply::Prepared { .. } => Ok(worker),
+            other => bail!("the worker can't prepare {shape}: {other:?}"),
+        }
+    }
+
+    fn receive(&mut self) -> Result<Reply> {
+        fusion_frames::read(&mut self.stdout)?.context("the worker ended")
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Reply> {
+        fusion_frames::write(&mut self.stdin, request)?;
+        self.receive()
+    }
+
+    /// Milliseconds of one call, and whether nothing disturbed it.
+    pub(crate) fn time(&mut self, request: &Request) -> Result<(f64, bool)> {
+        match self.ask(request)? {
+            Reply::Timed(Timed { total_ns, run_delay_ns, .. }) => {
+                let delay = run_delay_ns.unwrap_or(0);
+                Ok((total_ns as f64 / 1e6, delay as f64 <= 0.02 * total_ns as f64))
+            }
+            other => bail!("the worker answers {other:?} to {request:?}"),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,32 @@
+//! `cargo xtask bench`: builds what is measured, and runs the benchmark program.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::{process, workspace};
+
+/// Builds the programs in release and runs `fusion-bench` with `arguments`.
+///
+/// # Errors
+/// If a build or the benchmark fails. A missed figure is no failure: it is printed.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let root = workspace::root()?;
+    let mut build = Command::new(workspace::cargo());
+    build.current_dir(&root).args(["build", "--release", "--locked"]);
+    for package in ["fusiond", "fusion-worker", "fusionctl", "fusion-bench"] {
+        build.args(["--package", package]);
+    }
+    process::show(&mut build, "building")?;
+    let mut bench = Command::new(workspace::cargo());
+    bench.current_dir(&root).args([
+        "run",
+        "--release",
+        "--locked",
+        "--quiet",
+        "--package",
+        "fusion-bench",
+        "--",
+    ]);
+    process::show(bench.args(arguments), "measuring")
+}
