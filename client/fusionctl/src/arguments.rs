@@ -101,7 +101,7 @@ Examples:
 /// How weights are kept.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Weights {
-    /// How a weight is encoded: f32, f16, bf16, or q<bits>/<group> such as q4/64
+    /// How a weight is encoded: f32, f16, bf16, or qBITS/GROUP such as q4/64
     #[arg(long, default_value = "f32", value_parser = str::parse::<WeightFormat>)]
     pub(crate) format: WeightFormat,
     /// Order of the weights in memory: nk (outputs x inputs, as nn.Linear keeps them) or kn
