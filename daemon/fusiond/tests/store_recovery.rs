@@ -87,9 +87,9 @@ fn a_flipped_bit_or_a_cut_anywhere_loses_nothing() {
             let mut bytes = intact.clone();
             let at = bytes.len() * (round + 1) / 21;
             if round % 2 == 0 {
-                bytes[at] ^= 1
+                bytes[at] ^= 1;
             } else {
-                bytes.truncate(at)
+                bytes.truncate(at);
             }
             fs::write(damaged.path().join("store/db"), bytes).unwrap();
             let opened = open(damaged.path());
