@@ -69,6 +69,8 @@ impl Particle {
 #[derive(Debug, Clone)]
 pub(super) struct Cloud {
     particles: Vec<Particle>,
+    /// So many of them, the first ones, believe nothing of the start.
+    doubters: usize,
 }
 
 /// One candidate's evidence.
@@ -85,7 +87,7 @@ pub(super) struct Observation {
 impl Cloud {
     /// Knows nothing: the secondary unit is 0.8 to 9 times slower, the lines' primary about stock.
     pub(super) fn cold() -> Self {
-        Self { particles: (1..=PARTICLES).map(broad).collect() }
+        Self { particles: (1..=PARTICLES).map(broad).collect(), doubters: 0 }
     }
 
     /// Believes `lines` (of `rows` rows) as far as `trust` says.
@@ -112,7 +114,7 @@ impl Cloud {
         };
         let particles =
             (1..=PARTICLES).map(|index| if index <= doubters { broad(index) } else { near(index) });
-        Self { particles: particles.collect() }
+        Self { particles: particles.collect(), doubters }
     }
 
     /// What is believed of `candidates` (shares; 0 is stock) after `observations`; `None` if there are none, or they are beyond numbers.
@@ -164,18 +166,25 @@ impl Cloud {
     /// Mean and covariance of the mixture over scales and particles.
     fn moments(&self, fits: &[Fit], log_total: f64, candidates: &[f64], level: f64) -> Belief {
         let count = candidates.len();
-        let mut belief =
-            Belief { mean: vec![0.0; count], covariance: vec![vec![0.0; count]; count], lines: [0.0; 3] };
+        let mut belief = Belief {
+            mean: vec![0.0; count],
+            covariance: vec![vec![0.0; count]; count],
+            lines: [0.0; 3],
+            doubt: 0.0,
+        };
         let mut each: Vec<(f64, Vec<f64>)> = Vec::new();
         for fit in fits {
             let mut share_of_scale = 0.0;
-            for ((particle, log_weight), z) in self.particles.iter().zip(&fit.log_weights).zip(&fit.whitened)
-            {
+            let updated = self.particles.iter().zip(&fit.log_weights).zip(&fit.whitened);
+            for (index, ((particle, log_weight), z)) in updated.enumerate() {
                 let weight = (log_weight - log_total).exp();
                 if weight < NEGLIGIBLE {
                     continue;
                 }
                 share_of_scale += weight;
+                if index < self.doubters {
+                    belief.doubt += weight;
+                }
                 let values: Vec<f64> = candidates
                     .iter()
                     .zip(&fit.gains)
@@ -229,6 +238,8 @@ pub(super) struct Belief {
     pub(super) mean: Vec<f64>,
     covariance: Vec<Vec<f64>>,
     lines: [f64; 3],
+    /// Weight of the particles that believe nothing of the start.
+    pub(super) doubt: f64,
 }
 
 impl Belief {

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use super::posterior::{Belief, Cloud, Observation, Trust};
-use super::{Candidates, Known, Search, Start, evidence};
+use super::{Candidates, FIRST_RATIO_TOTALS, Known, Search, Start, evidence};
 use crate::lines::Lines;
 use crate::ratio::Ratio;
 use crate::recorded::Grid;
@@ -11,7 +11,7 @@ use crate::rows::RowRule;
 use crate::stats::PRIOR_RELATIVE_DEVIATION;
 
 /// A probe must be expected to lower the time of the choice by this share, per machine time of one stock call.
-const WORTH_PROBING: f64 = 0.0004;
+const WORTH_PROBING: f64 = 0.00015;
 /// Steps of the shares that are considered where any row count may be chosen.
 const SHARE_STEP: f64 = 0.025;
 /// A single call this much above what the others let expect (share) may be an accident: it is believed little until repeated.
@@ -20,13 +20,17 @@ const SUSPICIOUS: f64 = 0.15;
 const SURPRISING: f64 = 2.0;
 /// Standard deviation of a suspicious call.
 const SUSPICIOUS_DEVIATION: f64 = 0.4;
+/// The start is wrong when those who doubt it have this weight.
+const WRONG_START: f64 = 0.5;
+/// From this share on the secondary unit dominates on every chip recorded.
+const FAR_ENOUGH: f64 = 0.4;
 /// Degrees of freedom that the usual noise of a call counts for.
 const PRIOR_DEGREES: f64 = 4.0;
 /// Split calls at most before the comparison with stock.
 const MOST_PROBES: usize = 14;
 
 /// How far the chip's file, or lines of something near, are believed.
-const PRIOR_TRUST: Trust = Trust { secondary: 0.12, primary: 0.06, doubt: 0.2 };
+const PRIOR_TRUST: Trust = Trust { secondary: 0.12, primary: 0.06, doubt: 0.25 };
 /// How far an earlier calibration of the very shape is believed.
 const WARM_TRUST: Trust = Trust { secondary: 0.06, primary: 0.04, doubt: 0.15 };
 
@@ -135,12 +139,25 @@ impl Search {
         }
     }
 
+    /// Where a cold search would have started, once the start has turned out wrong.
+    fn far_probe(&self, totals: &Totals, belief: &Belief) -> Option<u32> {
+        let far = self.allowed(self.rule.secondary_rows(self.shape, Ratio::saturating(FIRST_RATIO_TOTALS)));
+        let seen = totals
+            .rows
+            .iter()
+            .any(|&rows| self.share(rows) >= FAR_ENOUGH && evidence::total_ms(&self.samples, rows).is_some());
+        (belief.doubt > WRONG_START && far > 0 && !seen && self.split_calls() < MOST_PROBES).then_some(far)
+    }
+
     /// The rows to probe next, or `Err` with the choice when no probe is worth its time.
     pub(super) fn probe_totals(&self) -> Result<u32, u32> {
         let totals = self.totals();
         let Some(belief) = &totals.belief else { return Err(0) };
         let splits: Vec<usize> = (0..totals.rows.len()).filter(|index| totals.rows[*index] > 0).collect();
         let Some(best) = belief.best(|index| totals.rows[index] > 0) else { return Err(0) };
+        if let Some(far) = self.far_probe(&totals, belief) {
+            return Ok(far);
+        }
         let stock = belief.best(|index| totals.rows[index] == 0).map_or(0.0, |index| belief.mean[index]);
         let variance = totals.noise * totals.noise;
         let worth = |index: usize| {
