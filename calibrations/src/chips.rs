@@ -13,7 +13,7 @@ use crate::lines::Lines;
 use crate::recorded::Grid;
 use crate::rows::{Cliff, RowRule};
 use crate::search::fit_grid;
-use crate::shape::{Layer, WeightFormat};
+use crate::shape::{Layer, Shape, WeightFormat};
 
 const FILES: [&str; 5] = [
     include_str!("../data/chips/m1.toml"),
@@ -206,19 +206,26 @@ impl Rate {
         })
     }
 
-    fn of_fits(layer: Layer, fits: &[(Layer, Lines)]) -> Self {
-        let mean = |value: fn(&Lines) -> f64| {
-            fits.iter().map(|(_, lines)| value(lines)).sum::<f64>() / fits.len() as f64
+    /// What a split costs a call can't exceed what the smallest grid shows; the rest of the fitted overhead grows with the rows
+    /// and is put into both units' time per row.
+    fn of_fits(layer: Layer, fits: &[(Shape, Lines)]) -> Self {
+        let overhead_ms = fits.iter().map(|(_, lines)| lines.overhead_ms).fold(f64::INFINITY, f64::min);
+        let stretch = |(shape, lines): &(Shape, Lines)| {
+            let primary_rows = f64::from(shape.rows()) * (1.0 - lines.balanced_ratio().get());
+            1.0 + (lines.overhead_ms - overhead_ms) / (lines.primary_ms_per_row * primary_rows)
         };
-        let tflops = |mean_log_ms: f64| layer.flops_per_row() / (mean_log_ms.exp() * 1e9);
+        let tflops = |ms_per_row: &dyn Fn(&(Shape, Lines)) -> f64| {
+            let mean_log = fits.iter().map(|fit| ms_per_row(fit).ln()).sum::<f64>() / fits.len() as f64;
+            layer.flops_per_row() / (mean_log.exp() * 1e9)
+        };
         Self {
             format: layer.format(),
             inputs: layer.inputs(),
             outputs: layer.outputs(),
-            stock_tflops: tflops(mean(|lines| lines.stock_ms_per_row.ln())),
-            primary_tflops: tflops(mean(|lines| lines.primary_ms_per_row.ln())),
-            secondary_tflops: tflops(mean(|lines| lines.secondary_ms_per_row.ln())),
-            overhead_ms: mean(|lines| lines.overhead_ms),
+            stock_tflops: tflops(&|fit| fit.1.stock_ms_per_row),
+            primary_tflops: tflops(&|fit| fit.1.primary_ms_per_row * stretch(fit)),
+            secondary_tflops: tflops(&|fit| fit.1.secondary_ms_per_row * stretch(fit)),
+            overhead_ms,
             grids: u32::try_from(fits.len()).unwrap_or(u32::MAX),
         }
     }
@@ -236,10 +243,12 @@ impl Rate {
 ///
 /// This is what the shipped files hold; leaving grids out shows what a file is worth for grids it hasn't seen.
 pub fn fit_rates<'a>(grids: impl IntoIterator<Item = &'a Grid>, rule: &RowRule) -> Vec<Rate> {
-    let mut fits: Vec<(Layer, Lines)> =
-        grids.into_iter().filter_map(|grid| Some((grid.shape.layer(), fit_grid(grid, rule)?))).collect();
-    fits.sort_by_key(|(layer, _)| *layer);
-    fits.chunk_by(|a, b| a.0 == b.0).map(|same| Rate::of_fits(same[0].0, same)).collect()
+    let mut fits: Vec<(Shape, Lines)> =
+        grids.into_iter().filter_map(|grid| Some((grid.shape, fit_grid(grid, rule)?))).collect();
+    fits.sort_by_key(|(shape, _)| (shape.layer(), shape.rows()));
+    fits.chunk_by(|a, b| a.0.layer() == b.0.layer())
+        .map(|same| Rate::of_fits(same[0].0.layer(), same))
+        .collect()
 }
 
 static CHIPS: LazyLock<Result<Vec<ChipPrior>, ChipsError>> =
@@ -313,6 +322,35 @@ mod tests {
             assert_ne!(prior.chip(Pair::Recorded).cooling, Cooling::Unknown, "{}", prior.name);
         }
         assert!(COOLING_TABLE.is_some());
+    }
+
+    /// What `rates` looks like in a chip file.
+    fn as_toml(rates: &[Rate]) -> String {
+        let entry = |rate: &Rate| {
+            format!(
+                "\n[[rates]]\nformat = \"{}\"\ninputs = {}\noutputs = {}\nstock_tflops = {:.3}\nprimary_tflops = {:.3}\n\
+                 secondary_tflops = {:.3}\noverhead_ms = {:.3}\ngrids = {}\n",
+                rate.format,
+                rate.inputs,
+                rate.outputs,
+                rate.stock_tflops,
+                rate.primary_tflops,
+                rate.secondary_tflops,
+                rate.overhead_ms,
+                rate.grids
+            )
+        };
+        rates.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn shipped_rates_are_the_fit_of_the_recorded_grids() {
+        for prior in all().unwrap() {
+            let machine = crate::recorded::find(&prior.name).unwrap();
+            let fitted = fit_rates(&machine.grids, &prior.row_rule);
+            let (shipped, fitted) = (as_toml(&prior.rates), as_toml(&fitted));
+            assert_eq!(shipped, fitted, "data/chips/{}.toml should hold:\n{fitted}", prior.name);
+        }
     }
 
     #[test]

@@ -68,7 +68,7 @@ struct GridResult {
     cost_share: f64,
 }
 
-/// Over all runs (every grid and seed), which is harsher than over the grids' means.
+/// Fractions.
 #[derive(Debug, Serialize)]
 struct SummaryResult {
     grids: usize,
@@ -81,7 +81,10 @@ struct SummaryResult {
 #[derive(Debug, Serialize)]
 struct Report {
     grids: Vec<GridResult>,
+    /// Over the grids: each one the mean over its seeds.
     summary: SummaryResult,
+    /// Over all single runs: harsher, since nothing is averaged.
+    single_runs: SummaryResult,
     opponents: Vec<Opponent>,
 }
 
@@ -121,10 +124,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     ];
     let report = Report {
         grids: grids.iter().zip(&runs).map(|(grid, runs)| result(grid, runs)).collect(),
-        summary: summary(&runs)?,
+        summary: summary(&means(&runs))?,
+        single_runs: summary(&single(&runs))?,
         opponents: opponents
             .iter()
-            .map(|(name, runs)| Ok(Opponent { name, summary: summary(runs)? }))
+            .map(|(name, runs)| Ok(Opponent { name, summary: summary(&means(runs))? }))
             .collect::<Result<_>>()?,
     };
     if arguments.json {
@@ -153,13 +157,24 @@ fn result(grid: &Grid, runs: &[Run]) -> GridResult {
     }
 }
 
-fn summary(runs: &[Vec<Run>]) -> Result<SummaryResult> {
+/// Regret and cost share of each grid, as the mean over its seeds.
+fn means(runs: &[Vec<Run>]) -> Vec<(f64, f64)> {
+    let mean = |runs: &[Run], value: fn(&Run) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
+    runs.iter().map(|runs| (mean(runs, |run| run.regret), mean(runs, |run| run.cost_share))).collect()
+}
+
+/// Regret and cost share of every single run.
+fn single(runs: &[Vec<Run>]) -> Vec<(f64, f64)> {
+    runs.iter().flatten().map(|run| (run.regret, run.cost_share)).collect()
+}
+
+fn summary(results: &[(f64, f64)]) -> Result<SummaryResult> {
     let Some(Summary { regret_mean, regret_p95, regret_max, cost_share_mean }) =
-        replay::summarise(runs.iter().flatten().map(|run| (run.regret, run.cost_share)))
+        replay::summarise(results.iter().copied())
     else {
         bail!("no runs: give at least one seed");
     };
-    Ok(SummaryResult { grids: runs.len(), regret_mean, regret_p95, regret_max, cost_share_mean })
+    Ok(SummaryResult { grids: results.len(), regret_mean, regret_p95, regret_max, cost_share_mean })
 }
 
 fn print(report: &Report, grids: &[Grid], runs: &[Vec<Run>]) {
@@ -196,6 +211,7 @@ fn print(report: &Report, grids: &[Grid], runs: &[Vec<Run>]) {
         );
     }
     print_per_chip(grids, runs);
+    line("search, every single run", &report.single_runs);
     line("search", &report.summary);
     for opponent in &report.opponents {
         line(opponent.name, &opponent.summary);
@@ -213,7 +229,7 @@ fn print_per_chip(grids: &[Grid], runs: &[Vec<Run>]) {
             .filter(|(grid, _)| grid.chip == chip)
             .map(|(_, runs)| runs.clone())
             .collect();
-        if let Ok(summary) = summary(&of_chip) {
+        if let Ok(summary) = summary(&means(&of_chip)) {
             line(chip, &summary);
         }
     }
@@ -221,7 +237,7 @@ fn print_per_chip(grids: &[Grid], runs: &[Vec<Run>]) {
 
 fn line(name: &str, summary: &SummaryResult) {
     println!(
-        "{name}: {} grids, regret mean {:.2} %, p95 {:.2} %, worst {:.2} %, mean share of the full grid's machine time {:.1} %",
+        "{name}: {} in all, regret mean {:.2} %, p95 {:.2} %, worst {:.2} %, mean share of the full grid's machine time {:.1} %",
         summary.grids,
         100.0 * summary.regret_mean,
         100.0 * summary.regret_p95,

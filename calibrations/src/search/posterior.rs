@@ -278,11 +278,6 @@ impl Belief {
         // The level is uncertain for all alike; what is left of its mean in the sum is rounding.
         now - then
     }
-
-    /// Variance of what is believed of one candidate.
-    pub(super) fn variance(&self, index: usize) -> f64 {
-        self.covariance[index][index]
-    }
 }
 
 fn kernel(a: f64, b: f64, scale: f64) -> f64 {

@@ -78,3 +78,189 @@ fn what_was_not_asked_is_refused() {
     assert_eq!(search.tell(sample), Err(SearchError::NotAsked { asked: 0, answered: 7 }));
     assert_eq!(search.calls(), 0);
 }
+
+/// A machine that only tells totals, noisy.
+fn told(secondary_rows: u32, total_ms: f64) -> Sample {
+    Sample { secondary_rows, total_ms, finish_times: None, dropped: None }
+}
+
+fn totals(rows: &[u32]) -> Options {
+    Options {
+        evidence: Evidence::Totals,
+        candidates: Candidates::Rows(rows.to_vec()),
+        rule: RowRule::apple(),
+        budget: Budget::totals(),
+        ..Options::default()
+    }
+}
+
+#[test]
+fn a_machine_where_splitting_changes_nothing_is_left_alone() {
+    let shape = shape(2048, 2048);
+    let rows: Vec<u32> = (1..=9).map(|step| step * 100).collect();
+    for evidence in [Evidence::Totals, Evidence::FinishTimes] {
+        let wrong = (0..1000)
+            .filter(|&seed| {
+                let options = match evidence {
+                    Evidence::Totals => totals(&rows),
+                    Evidence::FinishTimes => Options::default(),
+                };
+                let mut noise = crate::noise::Noise::new(seed);
+                let mut search = Search::new(shape, Options { seed, ..options });
+                let outcome =
+                    drive(&mut search, |ask| told(ask.secondary_rows(), 10.0 * noise.call_factor(0.015)));
+                outcome.ratio.splits()
+            })
+            .count();
+        assert!(wrong <= 10, "{evidence:?}: a split was chosen in {wrong} of 1000");
+    }
+}
+
+#[test]
+fn a_cliff_is_discovered_where_finish_times_are_known() {
+    let shape = shape(4096, 2048);
+    // Only this count is slow, and it's where the search looks first.
+    let cliff = (4096.0 * FIRST_RATIO_TOTALS) as u32;
+    let options =
+        Options { first_ratio: Some(Ratio::new(FIRST_RATIO_TOTALS).unwrap()), ..Options::default() };
+    let (mut search, mut noise) = (Search::new(shape, options), Noise(3));
+    let outcome = drive(&mut search, |ask| {
+        let factor = if ask.secondary_rows().abs_diff(cliff) <= 1 { 6.0 } else { 2.6 };
+        two_units(shape, factor, &mut noise, ask)
+    });
+    assert!((outcome.ratio.get() - 1.0 / 3.6).abs() < 0.02, "{outcome:?}");
+}
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_time() -> impl Strategy<Value = f64> {
+        prop_oneof![
+            8 => 1e-3f64..1e4,
+            1 => prop::sample::select(vec![f64::NAN, 0.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, 1e300, 1e-300]),
+        ]
+    }
+
+    fn any_start() -> impl Strategy<Value = Start> {
+        let lines = || {
+            (any_time(), any_time(), any_time(), any_time()).prop_map(|(a, b, c, d)| Lines {
+                primary_ms_per_row: a,
+                secondary_ms_per_row: b,
+                overhead_ms: c,
+                stock_ms_per_row: d,
+            })
+        };
+        prop_oneof![
+            Just(Start::Cold),
+            lines().prop_map(Start::Prior),
+            (lines(), 0u32..6000, any_time(), any_time()).prop_map(
+                |(lines, secondary_rows, stock_ms, split_ms)| {
+                    Start::Warm(Known { secondary_rows, lines: Some(lines), stock_ms, split_ms })
+                }
+            ),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_latencies_end_within_the_budget_and_never_on_a_cliff(
+            times in prop::collection::vec((any_time(), any_time(), any_time()), 64),
+            start in any_start(),
+            calls in 0u32..30,
+            knows_finish_times: bool,
+            restricted: bool,
+            rows in 1u32..9000,
+            seed: u64,
+        ) {
+            let shape = shape(rows, 14336);
+            let candidates = if restricted {
+                Candidates::Rows((1..10).map(|step| rows * step / 20).filter(|rows| *rows > 0).collect())
+            } else {
+                Candidates::Any
+            };
+            let options = Options {
+                start,
+                evidence: if knows_finish_times { Evidence::FinishTimes } else { Evidence::Totals },
+                candidates,
+                rule: RowRule::apple(),
+                budget: Budget { calls, machine_ms: f64::INFINITY },
+                first_ratio: None,
+                seed,
+            };
+            let run = || {
+                let mut search = Search::new(shape, options.clone());
+                let mut asked = Vec::new();
+                let mut times = times.iter();
+                let outcome = drive(&mut search, |ask| {
+                    asked.push(ask);
+                    let &(total_ms, primary_ms, secondary_ms) = times.next().unwrap();
+                    let finish_times = match ask {
+                        Ask::Split { first_waited, .. } if knows_finish_times => {
+                            Some(FinishTimes { primary_ms, secondary_ms, first_waited })
+                        }
+                        _ => None,
+                    };
+                    Sample { secondary_rows: ask.secondary_rows(), total_ms, finish_times, dropped: None }
+                });
+                (asked, outcome, search.calls())
+            };
+            let (asked, outcome, made) = run();
+            prop_assert!(made <= calls);
+            for ask in &asked {
+                prop_assert!(!RowRule::apple().is_cliff(ask.secondary_rows(), 14336));
+                prop_assert!(ask.secondary_rows() <= rows);
+            }
+            prop_assert!(!RowRule::apple().is_cliff(outcome.secondary_rows, 14336));
+            prop_assert!(outcome.ratio.splits() == (outcome.secondary_rows > 0));
+            // The same seed and samples: the same search.
+            prop_assert_eq!(format!("{asked:?} {outcome:?}"), { let (asked, outcome, _) = run(); format!("{asked:?} {outcome:?}") });
+        }
+
+        #[test]
+        fn scaling_all_times_changes_no_question_and_no_choice(seed: u64, f in 1.0f64..6.0, exponent in -8i32..8) {
+            let shape = shape(2048, 2048);
+            let rows: Vec<u32> = (1..=9).map(|step| step * 100).collect();
+            for options in [totals(&rows), Options { seed, ..Options::default() }] {
+                // A power of two scales without rounding.
+                let run = |scale: f64| {
+                    let (mut search, mut noise) = (Search::new(shape, options.clone()), Noise(seed));
+                    let mut asked = Vec::new();
+                    let outcome = drive(&mut search, |ask| {
+                        asked.push(ask);
+                        let mut sample = two_units(shape, f, &mut noise, ask);
+                        sample.total_ms *= scale;
+                        if let Some(times) = &mut sample.finish_times {
+                            times.primary_ms *= scale;
+                            times.secondary_ms *= scale;
+                        }
+                        sample
+                    });
+                    (asked, outcome.secondary_rows)
+                };
+                prop_assert_eq!(run(1.0), run(2f64.powi(exponent)));
+            }
+        }
+
+        #[test]
+        fn more_of_the_same_evidence_never_widens_the_interval(gain in 1.02f64..3.0, pairs in 1usize..8) {
+            let width = |count: usize| {
+                let interval = ratio_of_pairs(&vec![(gain, 1.0); count], DECISION_CONFIDENCE).unwrap();
+                (interval.high / interval.low).ln()
+            };
+            // From two to three pairs the median replaces the mean, which is a little less efficient.
+            let allowance = if pairs == 2 { 1.1 } else { 1.0 + 1e-9 };
+            prop_assert!(width(pairs + 1) <= width(pairs) * allowance);
+        }
+    }
+
+    #[test]
+    fn the_machine_time_limit_is_kept() {
+        let options = Options { budget: Budget { calls: 100, machine_ms: 55.0 }, ..Options::default() };
+        let mut search = Search::new(shape(1024, 2048), options);
+        drive(&mut search, |ask| told(ask.secondary_rows(), 10.0));
+        assert!(search.machine_ms() <= 55.0 && search.calls() <= 5);
+    }
+}

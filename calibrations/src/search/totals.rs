@@ -14,10 +14,8 @@ use crate::stats::PRIOR_RELATIVE_DEVIATION;
 const WORTH_PROBING: f64 = 0.00015;
 /// Steps of the shares that are considered where any row count may be chosen.
 const SHARE_STEP: f64 = 0.025;
-/// A single call this much above what the others let expect (share) may be an accident: it is believed little until repeated.
-const SUSPICIOUS: f64 = 0.15;
-/// ... and that many standard deviations of what is believed.
-const SURPRISING: f64 = 2.0;
+/// A single call this much (logarithm) above what two lines allow may be an accident: it is believed little until repeated.
+const SUSPICIOUS: f64 = 0.07;
 /// Standard deviation of a suspicious call.
 const SUSPICIOUS_DEVIATION: f64 = 0.4;
 /// The start is wrong when those who doubt it have this weight.
@@ -93,7 +91,7 @@ impl Search {
                 observe(self.share(rows), &times, noise)
             })
             .collect();
-        self.doubt_accidents(&rows, &mut observations, noise);
+        self.doubt_accidents(&rows, &mut observations);
         let belief = self.cloud().update(&observations, &shares);
         Totals { rows, belief, noise }
     }
@@ -114,26 +112,24 @@ impl Search {
         (squares / degrees).sqrt()
     }
 
-    /// Believes single calls little that are far above what all the others let expect.
-    fn doubt_accidents(&self, rows: &[u32], observations: &mut [Observation], noise: f64) {
-        if observations.len() < 3 {
-            return;
-        }
-        let single: Vec<f64> = rows
-            .iter()
-            .filter(|rows| evidence::usable_totals(&self.samples, **rows).len() == 1)
-            .map(|rows| self.share(*rows))
-            .collect();
+    /// Believes single calls little that no two lines could explain next to the others.
+    ///
+    /// From share q to a larger share r the time of `max(g (1 - r), c r) + o` grows by at most r / q, and to a smaller one by at most
+    /// (1 - r) / (1 - q). A single call beyond that was disturbed, or found a cliff: a second call tells.
+    fn doubt_accidents(&self, rows: &[u32], observations: &mut [Observation]) {
         let all = observations.to_vec();
-        for (index, observation) in observations.iter_mut().enumerate() {
-            if !single.contains(&observation.share) {
-                continue;
-            }
-            let others: Vec<Observation> =
-                all.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, o)| *o).collect();
-            let Some(belief) = self.cloud().update(&others, &[observation.share]) else { continue };
-            let above = observation.log_ms - belief.mean[0];
-            if above > SUSPICIOUS && above > SURPRISING * (belief.variance(0) + noise * noise).sqrt() {
+        for observation in observations.iter_mut().filter(|observation| observation.share > 0.0) {
+            let calls = rows
+                .iter()
+                .filter(|rows| self.share(**rows) == observation.share)
+                .map(|rows| evidence::usable_totals(&self.samples, *rows).len())
+                .sum::<usize>();
+            let bound = all
+                .iter()
+                .filter(|other| other.share > 0.0 && other.share != observation.share)
+                .map(|other| other.log_ms + steepest(other.share, observation.share))
+                .fold(f64::INFINITY, f64::min);
+            if calls == 1 && observation.log_ms > bound + SUSPICIOUS {
                 observation.variance = SUSPICIOUS_DEVIATION * SUSPICIOUS_DEVIATION;
             }
         }
@@ -174,6 +170,11 @@ impl Search {
             _ => Err(totals.rows[best]),
         }
     }
+}
+
+/// Logarithm of the largest factor by which two lines can grow from one share to another.
+fn steepest(from: f64, to: f64) -> f64 {
+    if to > from { (to / from).ln() } else { ((1.0 - to) / (1.0 - from)).ln() }
 }
 
 /// A candidate's evidence: the mean of the logarithms.
