@@ -30,5 +30,11 @@ pub const PROTOCOL: u32 = 1;
 /// The largest message either side accepts, in bytes: a page of 1000 estimates is below 400 KiB.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
+/// Metadata of a failed call that names the part that failed, where the gRPC code alone doesn't tell: see [`STORE_FAILED`].
+pub const REASON_METADATA: &str = "fusion-reason";
+
+/// Value of [`REASON_METADATA`]: the store couldn't do what was asked, because of the disk or its own state.
+pub const STORE_FAILED: &str = "store";
+
 /// Shapes that one `Calibrate` call may name.
 pub const MAX_SHAPES_PER_JOB: usize = 1024;

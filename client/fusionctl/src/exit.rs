@@ -66,7 +66,7 @@ impl From<&ClientError> for Exit {
             | ClientError::Busy(_)
             | ClientError::Cancelled(_)
             | ClientError::Draining { .. } => Self::Busy,
-            ClientError::Socket { .. } | ClientError::AlreadyExists(_) | ClientError::DataLoss(_) => Self::Io,
+            ClientError::Socket { .. } | ClientError::AlreadyExists(_) | ClientError::Store(_) => Self::Io,
             ClientError::Other { .. } => Self::Internal,
         }
     }

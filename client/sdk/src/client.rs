@@ -180,7 +180,7 @@ impl Client {
     /// Reads the whole store, changes nothing.
     ///
     /// # Errors
-    /// [`ClientError::DataLoss`], [`ClientError::Protocol`], and those of a connection.
+    /// [`ClientError::Store`], [`ClientError::Protocol`], and those of a connection.
     pub async fn verify_store(&self) -> Result<v1::VerifyStoreReply, ClientError> {
         self.same_protocol()?;
         self.within(self.deadlines.store, self.store().verify_store(v1::VerifyStoreRequest {})).await
@@ -189,7 +189,7 @@ impl Client {
     /// Builds the store's index anew from its record files; the old one is set aside.
     ///
     /// # Errors
-    /// [`ClientError::Busy`] while a job runs, [`ClientError::DataLoss`], [`ClientError::Protocol`], and those of a
+    /// [`ClientError::Busy`] while a job runs, [`ClientError::Store`], [`ClientError::Protocol`], and those of a
     /// connection.
     pub async fn rebuild_store(&self) -> Result<v1::RebuildStoreReply, ClientError> {
         self.same_protocol()?;
@@ -199,7 +199,7 @@ impl Client {
     /// Writes every current record to the directory `path` of the daemon's machine: absolute, and not there yet.
     ///
     /// # Errors
-    /// [`ClientError::InvalidArgument`], [`ClientError::AlreadyExists`], [`ClientError::DataLoss`],
+    /// [`ClientError::InvalidArgument`], [`ClientError::AlreadyExists`], [`ClientError::Store`],
     /// [`ClientError::Protocol`], and those of a connection.
     pub async fn export_store(&self, path: &str) -> Result<v1::ExportStoreReply, ClientError> {
         self.same_protocol()?;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fusion_proto::endpoint::SocketPath;
+use fusion_proto::{REASON_METADATA, STORE_FAILED};
 use tonic::{Code, Status};
 
 /// Why a call gave no answer. The text of each says what, where and what next.
@@ -66,7 +67,7 @@ pub enum ClientError {
     AlreadyExists(String),
     /// The store or the disk failed. In the daemon's words.
     #[error("{0}")]
-    DataLoss(String),
+    Store(String),
     /// The daemon gave the job up: it drains, or this client read too slowly. In the daemon's words.
     #[error("fusiond gave up: {0}; what was acknowledged is kept, try again")]
     Cancelled(String),
@@ -142,6 +143,10 @@ pub(crate) fn from_status(socket: &SocketPath, status: &Status) -> ClientError {
     if status.source().is_some() {
         return ClientError::Lost { socket: path(), reason: root(status) };
     }
+    let store_failed = status.metadata().get(REASON_METADATA).is_some_and(|reason| reason == STORE_FAILED);
+    if store_failed && !matches!(status.code(), Code::AlreadyExists | Code::Unavailable) {
+        return ClientError::Store(message);
+    }
     match status.code() {
         Code::InvalidArgument => ClientError::InvalidArgument(message),
         Code::FailedPrecondition => ClientError::FailedPrecondition(message),
@@ -149,7 +154,7 @@ pub(crate) fn from_status(socket: &SocketPath, status: &Status) -> ClientError {
         Code::Cancelled => ClientError::Cancelled(message),
         Code::Aborted => ClientError::Busy(message),
         Code::AlreadyExists => ClientError::AlreadyExists(message),
-        Code::DataLoss => ClientError::DataLoss(message),
+        Code::DataLoss => ClientError::Store(message),
         Code::Unavailable => ClientError::Draining { socket: path(), message },
         Code::OutOfRange => ClientError::TooLarge(message),
         Code::PermissionDenied | Code::Unauthenticated => {

@@ -154,7 +154,7 @@ async fn the_daemons_words_arrive() {
         (Code::Aborted, |e| matches!(e, ClientError::Busy(_))),
         (Code::Cancelled, |e| matches!(e, ClientError::Cancelled(_))),
         (Code::AlreadyExists, |e| matches!(e, ClientError::AlreadyExists(_))),
-        (Code::DataLoss, |e| matches!(e, ClientError::DataLoss(_))),
+        (Code::DataLoss, |e| matches!(e, ClientError::Store(_))),
         (Code::Unavailable, |e| matches!(e, ClientError::Draining { .. })),
         (Code::OutOfRange, |e| matches!(e, ClientError::TooLarge(_))),
         (Code::Internal, |e| matches!(e, ClientError::Other { .. })),

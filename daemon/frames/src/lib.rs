@@ -38,6 +38,9 @@ pub const PROTOCOL: u32 = 1;
 /// The largest message, in bytes. No message is near it; a length above it means the stream is not ours.
 pub const MAX_MESSAGE_BYTES: u32 = 64 * 1024;
 
+/// The environment variable that caps a worker's memory, in bytes beyond what the program itself maps. The daemon sets it for every worker.
+pub const MEMORY_LIMIT_VARIABLE: &str = "FUSION_WORKER_MEMORY_LIMIT_BYTES";
+
 /// What the daemon asks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Request {

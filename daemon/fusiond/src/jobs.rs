@@ -237,6 +237,13 @@ pub struct Workshop {
     pub identity: watch::Sender<Option<Identity>>,
 }
 
+impl Workshop {
+    async fn start_worker(&self) -> Result<Worker, WorkerError> {
+        let limit = self.sensors.available_memory_bytes().map(|available| available / MEMORY_MARGIN);
+        Worker::start(&self.worker, limit).await
+    }
+}
+
 /// The queue of jobs, and the task that works it off.
 pub struct Jobs {
     workshop: Workshop,
@@ -294,7 +301,7 @@ impl Jobs {
 
     /// Starts a worker only to learn who it is.
     pub async fn identify(&self) {
-        match Worker::start(&self.workshop.worker).await {
+        match self.workshop.start_worker().await {
             Ok(worker) => {
                 let _ = self.learn(&worker).await;
             }
@@ -474,7 +481,7 @@ impl Run<'_> {
         if self.worker.is_some() {
             return Ok(());
         }
-        let started = match Worker::start(&self.jobs.workshop.worker).await {
+        let started = match self.jobs.workshop.start_worker().await {
             Ok(worker) => self.jobs.learn(&worker).await.map(|identity| (worker, identity)),
             Err(error) => Err(error),
         };

@@ -67,7 +67,7 @@ fn verify(store: &SledStore, json: bool) -> Result<Result<(), Failure>, StoreErr
 }
 
 fn rebuilt(rebuilt: &Rebuilt, json: bool) {
-    let aside = rebuilt.set_aside.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+    let aside = rebuilt.set_aside.as_ref().map(|path| path.display().to_string());
     if json {
         print(&json!({
             "schema": "fusionctl.store.rebuild/1",
@@ -81,7 +81,7 @@ fn rebuilt(rebuilt: &Rebuilt, json: bool) {
     for file in &rebuilt.damaged_files {
         println!("unreadable, kept as it is: {file}");
     }
-    if !aside.is_empty() {
+    if let Some(aside) = aside {
         println!("the old index is kept in {aside}");
     }
 }

@@ -129,13 +129,18 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker and waits for its hello.
+    /// Starts a worker that may take `memory_limit_bytes` for what it measures, and waits for its hello.
     ///
     /// # Errors
     /// Every [`WorkerError`] but `Refused`.
-    pub async fn start(settings: &WorkerSettings) -> Result<Self, WorkerError> {
+    pub async fn start(
+        settings: &WorkerSettings,
+        memory_limit_bytes: Option<u64>,
+    ) -> Result<Self, WorkerError> {
+        let limit = memory_limit_bytes.map(|bytes| (fusion_frames::MEMORY_LIMIT_VARIABLE, bytes.to_string()));
         let mut child = Command::new(&settings.program)
             .args(&settings.arguments)
+            .envs(limit)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -271,6 +276,11 @@ async fn listen(stderr: ChildStderr, last_words: LastWords) {
 
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
+        // The dynamic loader's: on Linux MLX is a shared library of the checkout.
+        (Some(127), _) => {
+            "exited with code 127: a library is missing, most likely MLX; 'make setup' puts it back"
+                .to_owned()
+        }
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => "ended".to_owned(),

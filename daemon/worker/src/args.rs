@@ -16,7 +16,7 @@ pub(crate) struct Args {
     secondary_work_factor: Option<WorkFactor>,
 
     /// Memory that measuring may take, in bytes, beyond what the program itself maps [default: what is installed]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, env = fusion_frames::MEMORY_LIMIT_VARIABLE, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) memory_limit_bytes: Option<u64>,
 
     /// Time one product with and without a split, say the result in words, and exit

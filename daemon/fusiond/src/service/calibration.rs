@@ -112,7 +112,7 @@ fn status(error: &JobError) -> Status {
         JobError::QueueFull | JobError::TooLarge { .. } => Status::resource_exhausted(message),
         JobError::Draining => Status::unavailable(message),
         JobError::NoWorker(_) | JobError::WorkersDie(_) => Status::failed_precondition(message),
-        JobError::Store(_) => Status::internal(message),
+        JobError::Store(error) => super::store::status(error),
         JobError::Cancelled => Status::cancelled(message),
     }
 }

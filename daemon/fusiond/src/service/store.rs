@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fusion_proto::v1;
 use fusion_proto::v1::store_server::Store;
+use fusion_proto::{REASON_METADATA, STORE_FAILED, v1};
+use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
 
 use super::Parts;
@@ -82,14 +83,17 @@ pub fn verified(report: &VerifyReport) -> v1::VerifyStoreReply {
     }
 }
 
-fn status(error: &StoreError) -> Status {
+/// What a failure of the store is answered as, marked as one.
+pub(super) fn status(error: &StoreError) -> Status {
     let message = error.to_string();
-    match error {
+    let mut status = match error {
         StoreError::ExportExists { .. } => Status::already_exists(message),
         StoreError::Full { .. } => Status::resource_exhausted(message),
         StoreError::ReadOnly { .. } => Status::failed_precondition(message),
         StoreError::Damaged { .. } | StoreError::Corrupt { .. } => Status::data_loss(message),
         StoreError::Closed => Status::unavailable(message),
         _ => Status::internal(message),
-    }
+    };
+    status.metadata_mut().insert(REASON_METADATA, MetadataValue::from_static(STORE_FAILED));
+    status
 }

@@ -64,10 +64,18 @@ fn hello(script: &str) -> Hello {
         memory_bytes: 16 << 30,
         model_identifier: "Scripted1,1".to_owned(),
         pair: "development".to_owned(),
-        units: "two scripted units".to_owned(),
+        units: units(),
         os_build: "1".to_owned(),
         mlx_version: "0.0.0".to_owned(),
         library_hash: "0".to_owned(),
+    }
+}
+
+/// Tells what the daemon gave it, for a test to see.
+fn units() -> String {
+    match std::env::var(fusion_frames::MEMORY_LIMIT_VARIABLE) {
+        Ok(limit) if limit.parse::<u64>().is_ok_and(|limit| limit > 0) => "two scripted units".to_owned(),
+        other => format!("two scripted units without a memory limit: {other:?}"),
     }
 }
 
