@@ -11,22 +11,27 @@
 //! | [`ratio`] | the secondary unit's share of the rows |
 //! | [`rows`] | the one rule that turns a ratio into row counts |
 //! | [`lines`] | the fitted time of both units, from which ratios are derived |
+//! | [`live`] | the lines followed while models run |
 //! | [`stats`] | medians, MAD, and intervals on a ratio of pairs |
 //! | [`search`] | which measurement to ask for next, and what the answers mean |
 //! | [`estimate`], [`lookup`] | what is believed of a shape, and which belief answers a question |
 //! | [`record`] | the bytes a calibration is stored as |
 //! | [`recorded`] | published grids, served as a machine |
 //! | [`replay`] | the search, run on recorded grids |
+//! | [`machine`] | the recorded chips as arithmetic, in virtual time |
 //! | [`noise`] | seeded noise for machines that aren't real |
 //! | [`models`], [`chips`] | shipped data: layer geometry of known models, priors and cliffs of known chips |
 
 pub mod chip;
 pub mod chips;
 pub mod conditions;
+pub mod drift;
 pub mod engine;
 pub mod estimate;
 pub mod lines;
+pub mod live;
 pub mod lookup;
+pub mod machine;
 pub mod models;
 pub mod noise;
 pub mod ratio;

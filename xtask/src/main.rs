@@ -2,6 +2,7 @@
 
 mod bench;
 mod darwin;
+mod drift;
 mod process;
 mod replay;
 mod run;
@@ -46,6 +47,8 @@ enum Chore {
     },
     /// Run the ratio search over recorded calibration grids and print what it chose, and what that cost
     Replay(replay::Arguments),
+    /// Replay cells recorded in two sessions: what following live lines is worth
+    Drift(drift::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +68,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::DarwinCheck => darwin::check(),
         Chore::Run => run::run(),
         Chore::Bench { arguments } => bench::run(arguments),
+        Chore::Drift(arguments) => drift::run(arguments),
         Chore::Replay(arguments) => replay::run(arguments),
     }
 }

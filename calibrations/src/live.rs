@@ -1,0 +1,350 @@
+//! Live lines: the running split is the sensor.
+//!
+//! Heat arrives while clients run, which is exactly when the daemon may not measure. But a split call shows when each of its units finished, and
+//! that is each unit's time per row. A few such calls recover the balance after a change, without one extra matmul.
+//!
+//! Each unit's time per row is followed by a Kalman filter (Kalman, 1960) on its logarithm: the state is the time, known to
+//! some variance; between calls it drifts; a call observes it with noise. A fresh filter distrusts the stored value as much as sessions of one
+//! machine differ, so the first calls correct quickly; a settled one moves little: the correction is *damped*. It is *bounded* twice: an
+//! observation counts at most as if it were [`BOUND`] standard deviations away, so one wild call moves little while a lasting change
+//! widens the filter until it is followed; and no line leaves `[1/LIMIT, LIMIT]` times its stored value. It is *undone* if it doesn't help: when the calls after a
+//! correction take longer than those before it by more than noise explains, the lines before it return ([`LiveLines::observe`]).
+
+use crate::lines::Lines;
+use crate::sample::{FinishTimes, Unit};
+
+/// Standard deviation of the logarithm of a unit's time per row between sessions of one machine: cells that FusionML recorded twice
+/// differ by up to 1.5 times in the slow session of an M3 Pro, and by about 15 % in the middle.
+pub const SESSION_DEVIATION: f64 = 0.15;
+/// Standard deviation of the logarithm of one call's unit time: calls of one session differ by about 1.5 %, single units by twice that.
+pub const CALL_DEVIATION: f64 = 0.03;
+/// Drift of the logarithm from call to call, as standard deviation. M2's split slowed by 14 % over 130 calls; ten times faster than that is followed without lag.
+pub const DRIFT_DEVIATION: f64 = 0.01;
+/// Standard deviations at which an observation is cut off.
+pub const BOUND: f64 = 3.0;
+/// How far a line may move from its stored value, as a factor. The largest change ever recorded between two sessions is 1.5.
+pub const LIMIT: f64 = 3.0;
+/// Calls that a correction is judged by: as many before as after.
+const JUDGED_CALLS: usize = 3;
+/// A change of the balanced ratio that counts as a correction worth judging.
+const CORRECTION: f64 = 0.02;
+
+/// One unit's time per row as it is believed now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Follower {
+    stored: f64,
+    /// Logarithm of believed over stored.
+    offset: f64,
+    variance: f64,
+}
+
+impl Follower {
+    fn new(stored_ms_per_row: f64) -> Self {
+        Self { stored: stored_ms_per_row, offset: 0.0, variance: SESSION_DEVIATION.powi(2) }
+    }
+
+    fn ms_per_row(&self) -> f64 {
+        self.stored * self.offset.exp()
+    }
+
+    /// What the calls said was wrong: believe the line rather than the next calls.
+    fn distrusting(self) -> Self {
+        Self { variance: (CALL_DEVIATION / 2.0).powi(2), ..self }
+    }
+
+    fn observe(&mut self, ms_per_row: f64) {
+        let surprise = (ms_per_row / self.stored).ln() - self.offset;
+        if !surprise.is_finite() {
+            return;
+        }
+        self.variance += DRIFT_DEVIATION.powi(2);
+        let expected = (self.variance + CALL_DEVIATION.powi(2)).sqrt();
+        let bounded = surprise.clamp(-BOUND * expected, BOUND * expected);
+        let gain = self.variance / expected.powi(2);
+        self.offset = (self.offset + gain * bounded).clamp(-LIMIT.ln(), LIMIT.ln());
+        self.variance *= 1.0 - gain;
+        if surprise.abs() > BOUND * expected {
+            // Either an accident or a change: what follows decides, so what follows must count.
+            self.variance += SESSION_DEVIATION.powi(2);
+        }
+    }
+}
+
+/// A split call that a client reports: rows and both units' finish times.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Observation {
+    /// All rows of the product.
+    pub rows: u32,
+    /// Those of the secondary unit; neither 0 nor all.
+    pub secondary_rows: u32,
+    /// Until the joined result was there, in ms.
+    pub total_ms: f64,
+    /// When both parts finished.
+    pub finish_times: FinishTimes,
+}
+
+/// What an observation did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The lines were refreshed.
+    Refreshed,
+    /// The correction before was undone: the calls after it took longer.
+    Undone,
+    /// It can't be: not a split, or not a time. Nothing changed.
+    Ignored,
+}
+
+/// The lines of one layer, followed while models run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LiveLines {
+    stored: Lines,
+    primary: Follower,
+    secondary: Follower,
+    judge: Judge,
+    observations: u32,
+}
+
+impl LiveLines {
+    /// Follows `stored`.
+    pub fn new(stored: Lines) -> Self {
+        Self {
+            stored,
+            primary: Follower::new(stored.primary_ms_per_row),
+            secondary: Follower::new(stored.secondary_ms_per_row),
+            judge: Judge::default(),
+            observations: 0,
+        }
+    }
+
+    /// The lines as they are believed now. Stock was not observed: it slows with the primary unit.
+    pub fn lines(&self) -> Lines {
+        let primary = self.primary.ms_per_row();
+        Lines {
+            primary_ms_per_row: primary,
+            secondary_ms_per_row: self.secondary.ms_per_row(),
+            overhead_ms: self.stored.overhead_ms,
+            stock_ms_per_row: self.stored.stock_ms_per_row * primary / self.stored.primary_ms_per_row,
+        }
+    }
+
+    /// Observations that counted.
+    pub fn observations(&self) -> u32 {
+        self.observations
+    }
+
+    /// Takes a call in. Only exact finish times count: a part that was already done when it was waited for tells nothing.
+    pub fn observe(&mut self, observation: &Observation) -> Effect {
+        let Observation { rows, secondary_rows, total_ms, finish_times } = *observation;
+        let usable = |ms: f64| ms.is_finite() && ms > 0.0;
+        if secondary_rows == 0 || secondary_rows >= rows || !usable(total_ms) {
+            return Effect::Ignored;
+        }
+        let per_row = |unit, count: u32| {
+            finish_times.exact_ms(unit).filter(|ms| usable(*ms)).map(|ms| ms / f64::from(count))
+        };
+        let primary = per_row(Unit::Primary, rows - secondary_rows);
+        let secondary = per_row(Unit::Secondary, secondary_rows);
+        if primary.is_none() && secondary.is_none() {
+            return Effect::Ignored;
+        }
+        let before = (self.primary, self.secondary);
+        if let Some(primary) = primary {
+            self.primary.observe(primary);
+        }
+        if let Some(secondary) = secondary {
+            self.secondary.observe(secondary);
+        }
+        self.observations += 1;
+        let share = f64::from(secondary_rows) / f64::from(rows);
+        match self.judge.judge(share, total_ms / f64::from(rows), before) {
+            None => Effect::Refreshed,
+            Some((primary, secondary)) => {
+                (self.primary, self.secondary) = (primary.distrusting(), secondary.distrusting());
+                Effect::Undone
+            }
+        }
+    }
+}
+
+/// Compares the calls after a correction with those before it.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Judge {
+    /// Share and time per row of the calls since the last correction.
+    current: Vec<(f64, f64)>,
+    /// The followers before the first of them: what that share was chosen by.
+    chosen_by: Option<(Follower, Follower)>,
+    /// Times per row of the calls before the last correction, and what their share was chosen by.
+    previous: Option<(Vec<f64>, (Follower, Follower))>,
+}
+
+impl Judge {
+    /// Takes one call in, made at `share`; the followers to return to, if the correction before it made things worse.
+    fn judge(
+        &mut self,
+        share: f64,
+        ms_per_row: f64,
+        followers: (Follower, Follower),
+    ) -> Option<(Follower, Follower)> {
+        let moved = self.current.first().is_some_and(|(first, _)| (first - share).abs() > CORRECTION);
+        if moved {
+            let times = self.current.iter().rev().take(JUDGED_CALLS).map(|(_, ms)| *ms).collect();
+            self.previous = self.chosen_by.map(|chosen_by| (times, chosen_by));
+            self.current.clear();
+        }
+        if self.current.is_empty() {
+            self.chosen_by = Some(followers);
+        }
+        self.current.push((share, ms_per_row));
+        if self.current.len() != JUDGED_CALLS {
+            return None;
+        }
+        let (before, followers) = self.previous.take()?;
+        let after: Vec<f64> = self.current.iter().map(|(_, ms)| *ms).collect();
+        let (before, after) = (crate::stats::median(&before)?, crate::stats::median(&after)?);
+        // Two medians of three calls each differ by noise alone by about this.
+        let noise = BOUND * CALL_DEVIATION * (2.0 / JUDGED_CALLS as f64).sqrt();
+        (after > before * (1.0 + noise)).then_some(followers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::Noise;
+    use proptest::prelude::*;
+
+    const STORED: Lines = Lines {
+        primary_ms_per_row: 0.01,
+        secondary_ms_per_row: 0.03,
+        overhead_ms: 0.2,
+        stock_ms_per_row: 0.01,
+    };
+    const ROWS: u32 = 2048;
+
+    fn call(truth: Lines, secondary_rows: u32, first_waited: Unit) -> Observation {
+        let primary = truth.primary_ms_per_row * f64::from(ROWS - secondary_rows);
+        let secondary = truth.secondary_ms_per_row * f64::from(secondary_rows);
+        let finish_times = match first_waited {
+            Unit::Primary => {
+                FinishTimes { primary_ms: primary, secondary_ms: secondary.max(primary), first_waited }
+            }
+            Unit::Secondary => {
+                FinishTimes { primary_ms: primary.max(secondary), secondary_ms: secondary, first_waited }
+            }
+        };
+        Observation {
+            rows: ROWS,
+            secondary_rows,
+            total_ms: primary.max(secondary) + truth.overhead_ms,
+            finish_times,
+        }
+    }
+
+    fn follow(truth: Lines, calls: usize) -> LiveLines {
+        let mut live = LiveLines::new(STORED);
+        for index in 0..calls {
+            let first = if index % 2 == 0 { Unit::Primary } else { Unit::Secondary };
+            let rows = (f64::from(ROWS) * live.lines().balanced_ratio().get()) as u32;
+            live.observe(&call(truth, rows, first));
+        }
+        live
+    }
+
+    #[test]
+    fn three_calls_recover_the_balance_of_a_hot_machine() {
+        let hot = Lines { primary_ms_per_row: 0.014, secondary_ms_per_row: 0.033, ..STORED };
+        let live = follow(hot, 3).lines();
+        let (found, wanted) = (live.balanced_ratio().get(), hot.balanced_ratio().get());
+        assert!((found - wanted).abs() < 0.015, "{found} instead of {wanted}");
+        assert!((live.stock_ms_per_row / STORED.stock_ms_per_row - 1.4).abs() < 0.06);
+    }
+
+    #[test]
+    fn one_wild_call_moves_a_settled_line_little() {
+        let mut live = follow(STORED, 10);
+        let wild = Lines { primary_ms_per_row: 0.05, ..STORED };
+        live.observe(&call(wild, 512, Unit::Primary));
+        let moved = live.lines().primary_ms_per_row / STORED.primary_ms_per_row;
+        assert!(moved < 1.1, "{moved}");
+        for _ in 0..4 {
+            live.observe(&call(STORED, 512, Unit::Primary));
+        }
+        assert!((live.lines().primary_ms_per_row / STORED.primary_ms_per_row - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn what_is_no_split_or_no_time_changes_nothing() {
+        let mut live = LiveLines::new(STORED);
+        let good = call(STORED, 512, Unit::Primary);
+        for bad in [
+            Observation { secondary_rows: 0, ..good },
+            Observation { secondary_rows: ROWS, ..good },
+            Observation { total_ms: f64::NAN, ..good },
+            Observation { total_ms: -1.0, ..good },
+            Observation { finish_times: FinishTimes { primary_ms: 0.0, ..good.finish_times }, ..good },
+        ] {
+            let effect = live.observe(&bad);
+            assert!(effect == Effect::Ignored || live.lines() == STORED, "{bad:?}");
+        }
+        assert_eq!(live.lines(), STORED);
+    }
+
+    #[test]
+    fn a_correction_that_makes_calls_slower_is_undone() {
+        let mut live = LiveLines::new(STORED);
+        for _ in 0..4 {
+            live.observe(&call(STORED, 512, Unit::Primary));
+        }
+        let trusted = live.lines();
+        // From here on the clock of one unit lies: its part seems fast, so rows move to it, and the whole gets slower.
+        let lying = |secondary_rows: u32| {
+            let mut observation = call(STORED, secondary_rows, Unit::Secondary);
+            observation.finish_times.secondary_ms *= 0.4;
+            observation
+        };
+        let mut effects = Vec::new();
+        for rows in [512, 800, 800, 800] {
+            effects.push(live.observe(&lying(rows)));
+        }
+        assert_eq!(effects.last(), Some(&Effect::Undone), "{effects:?}");
+        assert!((live.lines().balanced_ratio().get() - trusted.balanced_ratio().get()).abs() < 0.08);
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_leaves_its_bounds(
+            calls in prop::collection::vec((1e-6f64..1e6, 1e-6f64..1e6, 1u32..ROWS, any::<bool>()), 0..60),
+        ) {
+            let mut live = LiveLines::new(STORED);
+            for (primary_ms, secondary_ms, secondary_rows, primary_first) in calls {
+                let first_waited = if primary_first { Unit::Primary } else { Unit::Secondary };
+                let finish_times = FinishTimes { primary_ms, secondary_ms, first_waited };
+                live.observe(&Observation { rows: ROWS, secondary_rows, total_ms: primary_ms.max(secondary_ms), finish_times });
+                let lines = live.lines();
+                for (now, stored) in [(lines.primary_ms_per_row, STORED.primary_ms_per_row), (lines.secondary_ms_per_row, STORED.secondary_ms_per_row)] {
+                    let factor = now / stored;
+                    prop_assert!((1.0 / LIMIT - 1e-9..=LIMIT + 1e-9).contains(&factor), "{factor}");
+                }
+            }
+        }
+
+        #[test]
+        fn a_lasting_change_is_followed(slower in 0.6f64..1.8, seed: u64) {
+            let truth = Lines { secondary_ms_per_row: STORED.secondary_ms_per_row * slower, ..STORED };
+            let mut live = LiveLines::new(STORED);
+            let mut noise = Noise::new(seed);
+            for index in 0..12 {
+                let rows = (f64::from(ROWS) * live.lines().balanced_ratio().get()) as u32;
+                let first = if index % 2 == 0 { Unit::Primary } else { Unit::Secondary };
+                let mut observation = call(truth, rows, first);
+                let factor = (0.015 * noise.normal()).exp();
+                observation.finish_times.primary_ms *= factor;
+                observation.finish_times.secondary_ms *= factor;
+                observation.total_ms *= factor;
+                live.observe(&observation);
+            }
+            let (found, wanted) = (live.lines().balanced_ratio().get(), truth.balanced_ratio().get());
+            prop_assert!((found - wanted).abs() < 0.03, "{} instead of {}", found, wanted);
+        }
+    }
+}
