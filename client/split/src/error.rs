@@ -1,12 +1,12 @@
 //! What can go wrong with a product.
 
-use fusion_calibrations::shape::{Shape, WeightFormat};
+use fusion_calibrations::shape::{Layer, Shape, ShapeError, WeightFormat};
 
 /// Why a product could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum SplitError {
-    /// Quantised weights cannot be split yet.
-    #[error("{format} weights are not supported yet: use f32, f16 or bf16")]
+    /// Quantised weights in another layout than MLX's own.
+    #[error("{format} weights are only supported in layout nk (outputs x inputs)")]
     FormatNotSupported {
         /// The format that was asked for.
         format: WeightFormat,
@@ -31,6 +31,31 @@ pub enum SplitError {
         needed_bytes: u64,
         /// Bytes that may be used.
         limit_bytes: u64,
+    },
+    /// The arrays are not the weights of a linear layer.
+    #[error("these are not the weights of a linear layer: {reason}")]
+    Weights {
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// A layer's input has another width.
+    #[error("an input of shape {shape:?} does not go through {layer}: its last dimension must be {}", layer.inputs())]
+    Input {
+        /// The input's shape.
+        shape: Vec<i32>,
+        /// The layer.
+        layer: Layer,
+    },
+    /// An impossible dimension.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// The model is built of other parts than a Llama.
+    #[error("{model} has no layer '{missing}': only models with q, k, v, o, gate, up and down can be built")]
+    NotLlama {
+        /// The model's name.
+        model: String,
+        /// The layer that it lacks.
+        missing: &'static str,
     },
     /// The results to compare have different shapes.
     #[error("cannot compare a result of {left:?} with one of {right:?} (rows, outputs)")]

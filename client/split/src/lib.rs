@@ -36,16 +36,21 @@
 pub mod identity;
 
 mod error;
+mod linear;
 mod mlx_memory;
 mod operands;
 mod pair;
+mod parts;
 mod platform;
 mod product;
 mod units;
+mod weight;
 
 pub use error::SplitError;
+pub use linear::{Observation, SplitLinear, split_matmul, split_matmul_sampled};
 pub use mlx_memory::{active_memory_bytes, limit_mlx_memory, release_memory};
 pub use operands::Operands;
 pub use pair::{PairKind, WorkFactor, WorkFactorError};
 pub use product::{Product, Timing};
 pub use units::{Units, has_gpu};
+pub use weight::Weight;

@@ -1,22 +1,19 @@
 //! The two units, and running a product on them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fusion_calibrations::{
     chip::Pair,
     sample::{FinishTimes, Unit},
     shape::Shape,
 };
-use mlx_rs::{
-    Array, Device, DeviceType, Stream,
-    ops::{self, indexing::IndexOp as _},
-    transforms, with_stream,
-};
+use mlx_rs::{Array, Device, DeviceType, Stream, ops::indexing::IndexOp as _, transforms, with_stream};
 
 use crate::{
     Operands, PairKind, Product, Timing,
     error::{Doing as _, SplitError},
     pair,
+    parts::{self, Parts},
     platform::UnitThreads,
     product::{ms_since, to_ms},
 };
@@ -69,6 +66,10 @@ impl Units {
         &self.primary
     }
 
+    pub(crate) fn secondary(&self) -> &Stream {
+        &self.secondary
+    }
+
     /// Fails if measuring `shape` on this pair would take more than `limit_bytes`.
     ///
     /// # Errors
@@ -102,7 +103,7 @@ impl Units {
         let delay = self.threads.run_queue_delay();
         let start = Instant::now();
         let whole = with_stream(&self.primary, || operands.product(0..operands.shape().rows()))?;
-        Part::submit(whole)?.finish()?.timed(0, start, None, delay, self)
+        self.finished(whole, 0, start, None, delay)
     }
 
     /// The product with its first `secondary_rows` rows on the secondary unit. Each part is submitted on its own;
@@ -134,43 +135,60 @@ impl Units {
     ) -> Result<(Timing, Product), SplitError> {
         let delay = self.threads.run_queue_delay();
         let start = Instant::now();
-        let primary = Part::submit(with_stream(&self.primary, || {
-            operands.product(secondary_rows..operands.shape().rows())
-        })?)?;
-        let secondary = Part::submit(self.secondary_work(operands, secondary_rows)?)?;
-        let (earlier, later) = match first {
-            Unit::Primary => (&primary, &secondary),
-            Unit::Secondary => (&secondary, &primary),
-        };
-        earlier.wait()?;
-        let earlier_ms = ms_since(start);
-        later.wait()?;
-        let later_ms = ms_since(start);
-        let (primary_ms, secondary_ms) = match first {
-            Unit::Primary => (earlier_ms, later_ms),
-            Unit::Secondary => (later_ms, earlier_ms),
-        };
-        let finish_times = FinishTimes { primary_ms, secondary_ms, first_waited: first };
-        let joined = with_stream(&self.primary, || {
-            ops::concatenate(&[&secondary.0, &primary.0], 0).doing("joining the parts")
-        })?;
-        Part::submit(joined)?.finish()?.timed(secondary_rows, start, Some(finish_times), delay, self)
+        let parts = Parts::submit(
+            self,
+            || operands.product(secondary_rows..operands.shape().rows()),
+            || self.secondary_work(operands, secondary_rows),
+        )?;
+        let finish_times = parts.wait(start, first)?;
+        self.finished(parts.join(self)?, secondary_rows, start, Some(finish_times), delay)
     }
 
     fn secondary_alone(&self, operands: &Operands) -> Result<(Timing, Product), SplitError> {
         let rows = operands.shape().rows();
         let delay = self.threads.run_queue_delay();
         let start = Instant::now();
-        Part::submit(self.secondary_work(operands, rows)?)?.finish()?.timed(rows, start, None, delay, self)
+        let whole = with_stream(&self.secondary, || self.secondary_work(operands, rows))?;
+        self.finished(whole, rows, start, None, delay)
     }
 
-    /// The first `rows` rows on the secondary unit, with the ballast of an asymmetric pair.
+    /// The first `rows` rows, with the ballast of an asymmetric pair, on the stream in scope.
     fn secondary_work(&self, operands: &Operands, rows: u32) -> Result<Array, SplitError> {
         let worked = self.worked_rows(rows);
-        with_stream(&self.secondary, || {
-            let product = operands.product(0..worked)?;
-            Ok(if worked == rows { product } else { product.index(0..rows as i32) })
-        })
+        let product = operands.product(0..worked)?;
+        Ok(if worked == rows { product } else { product.index(0..rows as i32) })
+    }
+
+    /// Computes `result` and stops the clock.
+    fn finished(
+        &self,
+        result: Array,
+        secondary_rows: u32,
+        start: Instant,
+        finish_times: Option<FinishTimes>,
+        delay_before: Option<Duration>,
+    ) -> Result<(Timing, Product), SplitError> {
+        parts::wait(&parts::submit(result.clone())?)?;
+        let total_ms = ms_since(start);
+        let run_queue_delay_ms = self.delay_since(delay_before);
+        Ok((Timing { secondary_rows, total_ms, finish_times, run_queue_delay_ms }, Product(result)))
+    }
+
+    /// How long the units' threads have waited for a core so far, if the system tells.
+    pub(crate) fn run_queue_delay(&self) -> Option<Duration> {
+        self.threads.run_queue_delay()
+    }
+
+    /// The same since an earlier reading, in ms.
+    pub(crate) fn delay_since(&self, before: Option<Duration>) -> Option<f64> {
+        let (after, before) = self.run_queue_delay().zip(before)?;
+        Some(to_ms(after.saturating_sub(before)))
+    }
+
+    /// Waits until both units have done all that was submitted: each works through its stream in order.
+    pub(crate) fn drain(&self) -> Result<(), SplitError> {
+        warm_up(&self.primary)?;
+        warm_up(&self.secondary)
     }
 
     /// The rows that the secondary unit multiplies for `rows` rows of result.
@@ -187,7 +205,15 @@ impl Units {
         if a.shape() != b.shape() {
             return Err(SplitError::DifferentShapes { left: a.shape().to_vec(), right: b.shape().to_vec() });
         }
-        with_stream(&self.primary, || relative_error(a, b)).doing("comparing results")
+        self.relative_error(a, b)
+    }
+
+    /// The same for two arrays of one shape.
+    ///
+    /// # Errors
+    /// [`SplitError::Mlx`] if MLX fails.
+    pub fn relative_error(&self, result: &Array, reference: &Array) -> Result<f64, SplitError> {
+        with_stream(&self.primary, || relative_error(result, reference)).doing("comparing results")
     }
 }
 
@@ -200,41 +226,6 @@ fn relative_error(a: &Array, b: &Array) -> mlx_rs::error::Result<f64> {
     let error = if difference == 0.0 { 0.0 } else { difference / largest };
     // Infinity in a result makes the quotient NaN or zero, and neither may pass as close.
     Ok(if error.is_finite() && largest.is_finite() { error } else { f64::INFINITY })
-}
-
-/// What one unit was given, and is at work on.
-struct Part(Array);
-
-impl Part {
-    fn submit(array: Array) -> Result<Self, SplitError> {
-        transforms::async_eval([&array]).doing("submitting a product")?;
-        Ok(Self(array))
-    }
-
-    fn wait(&self) -> Result<(), SplitError> {
-        self.0.eval().doing("computing a product")
-    }
-
-    fn finish(self) -> Result<Self, SplitError> {
-        self.wait()?;
-        Ok(self)
-    }
-
-    /// Stops the clock.
-    fn timed(
-        self,
-        secondary_rows: u32,
-        start: Instant,
-        finish_times: Option<FinishTimes>,
-        delay_before: Option<std::time::Duration>,
-        units: &Units,
-    ) -> Result<(Timing, Product), SplitError> {
-        let total_ms = ms_since(start);
-        let delay = units.threads.run_queue_delay().zip(delay_before);
-        let run_queue_delay_ms = delay.map(|(after, before)| to_ms(after.saturating_sub(before)));
-        let product = Product(self.0);
-        Ok((Timing { secondary_rows, total_ms, finish_times, run_queue_delay_ms }, product))
-    }
 }
 
 /// Whether MLX reports a GPU, so that [`PairKind::Auto`] is GPU and CPU. Opens nothing.
@@ -252,11 +243,11 @@ fn open_stream(device: &Device) -> Result<Stream, SplitError> {
     Ok(stream)
 }
 
-/// A first tiny product: it starts the stream's thread, and proves that the device works at all.
+/// A tiny product: the first one starts the stream's thread, and proves that the device works at all.
 fn warm_up(stream: &Stream) -> Result<(), SplitError> {
     with_stream(stream, || {
         let one = Array::from_slice(&[1.0_f32], &[1, 1]);
         one.matmul(&one)?.eval()
     })
-    .doing("running a first tiny product")
+    .doing("running a tiny product")
 }

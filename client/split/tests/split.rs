@@ -75,11 +75,15 @@ fn more_rows_than_there_are_is_an_error() {
 }
 
 #[test]
-fn quantised_weights_are_not_supported_yet() {
+fn quantised_weights_split_in_their_own_layout_only() {
     let units = Units::open(PairKind::Development).unwrap();
-    let quantised = shape("4x64x64", WeightFormat::Affine { bits: 4, group: 64 }, Layout::default());
-    let error = Operands::synthetic(&units, quantised, 1).unwrap_err();
-    assert!(error.to_string().contains("q4/64 weights are not supported yet"), "{error}");
+    for (bits, group) in [(4, 64), (8, 32)] {
+        let format = WeightFormat::Affine { bits, group };
+        assert_split_is_right(&units, shape("40x128x96", format, Layout::OutputsByInputs));
+        let other = shape("40x128x96", format, Layout::InputsByOutputs);
+        let error = Operands::synthetic(&units, other, 1).unwrap_err();
+        assert!(error.to_string().contains("only supported in layout nk"), "{error}");
+    }
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! The two parts of a split, at work: the one code path that measuring and inference share.
+
+use std::time::Instant;
+
+use fusion_calibrations::sample::{FinishTimes, Unit};
+use mlx_rs::{Array, ops, transforms, with_stream};
+
+use crate::{
+    Units,
+    error::{Doing as _, SplitError},
+    product::ms_since,
+};
+
+/// Both parts of a split, submitted.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    primary: Array,
+    secondary: Array,
+}
+
+impl Parts {
+    /// Builds and submits each part on its own unit and by its own `async_eval`: one of both would hide the earlier finish.
+    pub(crate) fn submit(
+        units: &Units,
+        primary: impl FnOnce() -> Result<Array, SplitError>,
+        secondary: impl FnOnce() -> Result<Array, SplitError>,
+    ) -> Result<Self, SplitError> {
+        let primary = submit(with_stream(units.primary(), primary)?)?;
+        let secondary = submit(with_stream(units.secondary(), secondary)?)?;
+        Ok(Self { primary, secondary })
+    }
+
+    /// Waits for `first`, then for the other.
+    pub(crate) fn wait(&self, start: Instant, first: Unit) -> Result<FinishTimes, SplitError> {
+        let (earlier, later) = match first {
+            Unit::Primary => (&self.primary, &self.secondary),
+            Unit::Secondary => (&self.secondary, &self.primary),
+        };
+        wait(earlier)?;
+        let earlier_ms = ms_since(start);
+        wait(later)?;
+        let later_ms = ms_since(start);
+        let (primary_ms, secondary_ms) = match first {
+            Unit::Primary => (earlier_ms, later_ms),
+            Unit::Secondary => (later_ms, earlier_ms),
+        };
+        Ok(FinishTimes { primary_ms, secondary_ms, first_waited: first })
+    }
+
+    /// The lazy result: the secondary unit's rows first, joined on the primary unit.
+    pub(crate) fn join(&self, units: &Units) -> Result<Array, SplitError> {
+        with_stream(units.primary(), || {
+            ops::concatenate(&[&self.secondary, &self.primary], 0).doing("joining the parts")
+        })
+    }
+}
+
+/// Sets a unit to work.
+pub(crate) fn submit(array: Array) -> Result<Array, SplitError> {
+    transforms::async_eval([&array]).doing("submitting a product")?;
+    Ok(array)
+}
+
+pub(crate) fn wait(array: &Array) -> Result<(), SplitError> {
+    array.eval().doing("computing a product")
+}
