@@ -54,12 +54,20 @@ pub enum DropReason {
     ClockGap,
     /// The time isn't a positive finite number.
     Nonsense,
+    /// A call of an earlier calibration of the same shape that showed a cliff: kept so that the cliff isn't forgotten.
+    EarlierCliff,
 }
 
 impl DropReason {
     /// Every reason, in the order of the codes.
-    pub const ALL: [Self; 5] =
-        [Self::FirstAfterChange, Self::Disturbed, Self::ConditionsChanged, Self::ClockGap, Self::Nonsense];
+    pub const ALL: [Self; 6] = [
+        Self::FirstAfterChange,
+        Self::Disturbed,
+        Self::ConditionsChanged,
+        Self::ClockGap,
+        Self::Nonsense,
+        Self::EarlierCliff,
+    ];
 
     /// The stable number of the reason in records; 0 is for a kept sample.
     pub fn code(self) -> u8 {
@@ -80,6 +88,7 @@ impl fmt::Display for DropReason {
             Self::ConditionsChanged => "conditions changed",
             Self::ClockGap => "the machine slept",
             Self::Nonsense => "not a time",
+            Self::EarlierCliff => "showed a cliff in an earlier calibration",
         })
     }
 }

@@ -72,7 +72,8 @@ pub fn ratio_of_pairs(pairs: &[(f64, f64)], confidence: f64) -> Option<Interval>
         .filter(|log| log.is_finite())
         .collect();
     let centre = median(&logs)?;
-    let half_width = moderated_half_width(&logs, confidence)?;
+    // The difference of two independent calls varies with twice the variance of one.
+    let half_width = moderated_half_width(&logs, 2.0 * PRIOR_RELATIVE_DEVIATION.powi(2), confidence)?;
     Some(Interval {
         low: (centre - half_width).exp(),
         value: centre.exp(),
@@ -80,12 +81,22 @@ pub fn ratio_of_pairs(pairs: &[(f64, f64)], confidence: f64) -> Option<Interval>
     })
 }
 
-/// Half the width of the moderated interval on the median of `logs`, differences of two logarithms each.
-fn moderated_half_width(logs: &[f64], confidence: f64) -> Option<f64> {
+/// The interval on the median of positive timings, by the same model. `None` without a usable one.
+pub fn median_interval(times: &[f64], confidence: f64) -> Option<Interval> {
+    let logs: Vec<f64> = times.iter().map(|time| time.ln()).filter(|log| log.is_finite()).collect();
+    let centre = median(&logs)?;
+    let half_width = moderated_half_width(&logs, PRIOR_RELATIVE_DEVIATION.powi(2), confidence)?;
+    Some(Interval {
+        low: (centre - half_width).exp(),
+        value: centre.exp(),
+        high: (centre + half_width).exp(),
+    })
+}
+
+/// Half the width of the moderated interval on the median of `logs`, each of `prior_variance`.
+fn moderated_half_width(logs: &[f64], prior_variance: f64, confidence: f64) -> Option<f64> {
     let count = logs.len() as f64;
     let deviation = scaled_mad(logs)?;
-    // The difference of two independent calls varies with twice the variance of one.
-    let prior_variance = 2.0 * PRIOR_RELATIVE_DEVIATION.powi(2);
     let degrees = PRIOR_DEGREES + count - 1.0;
     let variance = (PRIOR_DEGREES * prior_variance + (count - 1.0) * deviation.powi(2)) / degrees;
     // With one or two values the median is the mean.
