@@ -7,6 +7,8 @@ use crate::stats::median;
 /// A call this many times slower than another of the same rows was disturbed: nothing makes a matrix product too fast, and calls of one
 /// session repeat within a few percent (FusionML's `prefill_cells`).
 const ACCIDENT_FACTOR: f64 = 1.2;
+/// A time per row above this multiple of the median elsewhere is a cliff, if seen twice.
+const CLIFF_FACTOR: f64 = 1.5;
 
 /// Median of the usable totals at `rows` (0: stock), in ms.
 pub(super) fn total_ms(samples: &[Sample], rows: u32) -> Option<f64> {
@@ -20,7 +22,7 @@ pub(super) fn usable_totals(samples: &[Sample], rows: u32) -> Vec<f64> {
 
 /// Indices of the calls at `rows` that are evidence: kept, and no accident. A single kept call is held against the first call after
 /// the change of arm, which is otherwise not trusted; several are held against each other.
-fn usable(samples: &[Sample], rows: u32) -> Vec<usize> {
+pub(super) fn usable(samples: &[Sample], rows: u32) -> Vec<usize> {
     let of = |dropped: Option<DropReason>| {
         samples
             .iter()
@@ -82,4 +84,18 @@ pub(super) fn median_per_row(values: &[(u32, f64, bool)]) -> Option<f64> {
         median(&values)
     };
     of(true).or_else(|| of(false))
+}
+
+/// The secondary rows of the last call that tells the secondary unit's time, if they are a cliff: kept calls at this count took far longer a row than
+/// those elsewhere, twice.
+pub(super) fn shown_cliff(samples: &[Sample], shape: Shape) -> Option<u32> {
+    let values = per_row(samples, shape, Unit::Secondary);
+    let suspect = values.last()?.0;
+    let of = |here: bool| -> Vec<f64> {
+        values.iter().filter(|value| (value.0 == suspect) == here && value.2).map(|value| value.1).collect()
+    };
+    let (here, elsewhere) = (of(true), of(false));
+    let lowest = here.iter().copied().fold(f64::INFINITY, f64::min);
+    let is_cliff = here.len() >= 2 && median(&elsewhere).is_some_and(|usual| lowest > usual * CLIFF_FACTOR);
+    is_cliff.then_some(suspect)
 }

@@ -18,6 +18,7 @@
 mod evidence;
 mod options;
 mod outcome;
+pub mod points;
 mod posterior;
 mod totals;
 
@@ -58,8 +59,6 @@ const SETTLED: f64 = 0.01;
 const FIRST_RATIO: f64 = 0.3;
 /// First probe where only totals are known: the secondary unit must dominate, so that the total is its time.
 const FIRST_RATIO_TOTALS: f64 = 0.45;
-/// A time per row above this multiple of the median elsewhere is a cliff, if seen twice.
-const CLIFF_FACTOR: f64 = 1.5;
 /// Unusable answers in a row after which the search gives up.
 const GIVE_UP_AFTER: usize = 4;
 
@@ -454,23 +453,11 @@ impl Search {
         Some(belief.lines(stock_ms, self.shape.rows()))
     }
 
-    /// A secondary part whose time per row is far above that of the others, twice at the same count.
+    /// Takes a cliff that the last call shows into the rule, and looks for the balance anew.
     fn discover_cliffs(&mut self) {
         let inputs = self.shape.layer().inputs();
-        let values = evidence::per_row(&self.samples, self.shape, Unit::Secondary);
-        let Some(&(suspect, ..)) = values.last() else { return };
-        let of = |here: bool| -> Vec<f64> {
-            values
-                .iter()
-                .filter(|value| (value.0 == suspect) == here && value.2)
-                .map(|value| value.1)
-                .collect()
-        };
-        let (here, elsewhere) = (of(true), of(false));
-        let lowest = here.iter().copied().fold(f64::INFINITY, f64::min);
-        let is_cliff =
-            here.len() >= 2 && median(&elsewhere).is_some_and(|usual| lowest > usual * CLIFF_FACTOR);
-        if is_cliff && !self.rule.is_cliff(suspect, inputs) {
+        let Some(suspect) = evidence::shown_cliff(&self.samples, self.shape) else { return };
+        if !self.rule.is_cliff(suspect, inputs) {
             let cliff = Cliff { secondary_rows: suspect, minimum_inputs: inputs };
             self.rule.cliffs.push(cliff);
             self.discovered.push(cliff);

@@ -197,7 +197,8 @@ mod tests {
         let Ask::Split { first_waited, .. } = ask else {
             return Sample { secondary_rows: 0, total_ms: primary_ms, finish_times: None, dropped: None };
         };
-        let secondary_ms = f64::from(rows) * 0.01 * slower * if cliff > 0 && rows.abs_diff(cliff) <= 5 { 4.0 } else { 1.0 };
+        let secondary_ms =
+            f64::from(rows) * 0.01 * slower * if cliff > 0 && rows.abs_diff(cliff) <= 5 { 4.0 } else { 1.0 };
         Sample {
             secondary_rows: rows,
             total_ms: primary_ms.max(secondary_ms),
