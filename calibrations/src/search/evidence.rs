@@ -60,30 +60,92 @@ pub(super) fn pairs(samples: &[Sample], rows: u32) -> Vec<(f64, f64)> {
 pub(super) fn per_row(samples: &[Sample], shape: Shape, unit: Unit) -> Vec<(u32, f64, bool)> {
     samples
         .iter()
-        .filter(|sample| sample.secondary_rows > 0 && sample.secondary_rows < shape.rows())
-        .filter(|sample| matches!(sample.dropped, None | Some(DropReason::FirstAfterChange)))
         .filter_map(|sample| {
-            let rows = match unit {
-                Unit::Primary => shape.rows() - sample.secondary_rows,
-                Unit::Secondary => sample.secondary_rows,
-            };
-            let ms = sample.finish_times?.exact_ms(unit)?;
-            (ms.is_finite() && ms > 0.0).then_some((
-                sample.secondary_rows,
-                ms / f64::from(rows),
-                sample.is_kept(),
-            ))
+            Some((sample.secondary_rows, ms_per_row(sample, shape, unit)?, sample.is_kept()))
         })
         .collect()
 }
 
-/// The median over the kept values; over those of first calls where there is no kept one.
-pub(super) fn median_per_row(values: &[(u32, f64, bool)]) -> Option<f64> {
-    let of = |kept: bool| {
-        let values: Vec<f64> = values.iter().filter(|value| value.2 == kept).map(|value| value.1).collect();
-        median(&values)
+fn ms_per_row(sample: &Sample, shape: Shape, unit: Unit) -> Option<f64> {
+    if sample.secondary_rows == 0
+        || sample.secondary_rows >= shape.rows()
+        || !matches!(sample.dropped, None | Some(DropReason::FirstAfterChange))
+    {
+        return None;
+    }
+    let rows = match unit {
+        Unit::Primary => shape.rows() - sample.secondary_rows,
+        Unit::Secondary => sample.secondary_rows,
     };
-    of(true).or_else(|| of(false))
+    let ms = sample.finish_times?.exact_ms(unit)?;
+    (ms.is_finite() && ms > 0.0).then_some(ms / f64::from(rows))
+}
+
+/// Values further than this from their median (share) don't count in [`centre`].
+const NEAR_MEDIAN: f64 = 0.1;
+
+/// The mean of the values near their median: as robust as the median against one accident, and of a handful of quiet
+/// values a quarter less noisy.
+fn centre(values: &[f64]) -> Option<f64> {
+    let median = median(values)?;
+    let near: Vec<f64> =
+        values.iter().copied().filter(|value| (value / median - 1.0).abs() <= NEAR_MEDIAN).collect();
+    if near.is_empty() { Some(median) } else { Some(near.iter().sum::<f64>() / near.len() as f64) }
+}
+
+/// Both units' time per row, from all split calls that `usable` accepts; each `None` until it was seen.
+///
+/// From the kept calls. A time that was hidden behind the other unit's has an upper bound: it counts as the smaller of the bound and what the
+/// other calls say, or else only the slow ones of a unit would be seen. A first call after a change of arm is too slow or too fast, but in
+/// both units alike: where it tells both, the ratio of the two counts, scaled to the level of the kept ones. Where nothing
+/// else is known it stands in.
+pub(super) fn unit_times(
+    samples: &[Sample],
+    shape: Shape,
+    usable: impl Fn(u32) -> bool,
+) -> (Option<f64>, Option<f64>) {
+    let of = |unit, kept: bool| -> Vec<f64> {
+        samples
+            .iter()
+            .filter(|sample| sample.is_kept() == kept && usable(sample.secondary_rows))
+            .filter_map(|sample| ms_per_row(sample, shape, unit))
+            .collect()
+    };
+    let with_hidden = |unit| -> Vec<f64> {
+        let mut values = of(unit, true);
+        let Some(seen) = median(&values) else { return values };
+        let kept = samples.iter().filter(|sample| sample.is_kept() && usable(sample.secondary_rows));
+        values
+            .extend(kept.filter_map(|sample| hidden_bound(sample, shape, unit)).map(|bound| bound.min(seen)));
+        values
+    };
+    let (mut primary, mut secondary) = (with_hidden(Unit::Primary), with_hidden(Unit::Secondary));
+    let (Some(p), Some(s)) = (centre(&primary), centre(&secondary)) else {
+        let any = |kept: &[f64], unit| centre(kept).or_else(|| median(&of(unit, false)));
+        return (any(&primary, Unit::Primary), any(&secondary, Unit::Secondary));
+    };
+    for first in samples.iter().filter(|sample| !sample.is_kept() && usable(sample.secondary_rows)) {
+        let both = (ms_per_row(first, shape, Unit::Primary), ms_per_row(first, shape, Unit::Secondary));
+        if let (Some(first_p), Some(first_s)) = both {
+            let level = ((p * s) / (first_p * first_s)).sqrt();
+            primary.push(first_p * level);
+            secondary.push(first_s * level);
+        }
+    }
+    (centre(&primary), centre(&secondary))
+}
+
+/// Upper bound of a unit's time per row in a call that hid it.
+fn hidden_bound(sample: &Sample, shape: Shape, unit: Unit) -> Option<f64> {
+    let times = sample.finish_times?;
+    if sample.secondary_rows == 0 || sample.secondary_rows >= shape.rows() || times.exact_ms(unit).is_some() {
+        return None;
+    }
+    let (ms, rows) = match unit {
+        Unit::Primary => (times.primary_ms, shape.rows() - sample.secondary_rows),
+        Unit::Secondary => (times.secondary_ms, sample.secondary_rows),
+    };
+    (ms.is_finite() && ms > 0.0).then_some(ms / f64::from(rows))
 }
 
 /// The secondary rows of the last call that tells the secondary unit's time, if they are a cliff: kept calls at this count took far longer a row than

@@ -27,7 +27,7 @@ use crate::ratio::Ratio;
 use crate::rows::{Cliff, RowRule};
 use crate::sample::{DropReason, Sample, Unit};
 use crate::shape::Shape;
-use crate::stats::{CONFIDENCE, Interval, median, ratio_of_pairs};
+use crate::stats::{CONFIDENCE, Interval, PRIOR_RELATIVE_DEVIATION, median, ratio_of_pairs};
 
 pub use options::{Budget, Candidates, Evidence, Known, Options, Start};
 pub use outcome::{Outcome, Rejection, Verdict};
@@ -359,8 +359,28 @@ impl Search {
     }
 
     /// The rows of the balance, however small the gain: whether it beats stock is for the confirmation to say.
+    ///
+    /// Past the balance time grows as 1 / r, before it only as 1 / (1 - r). So the choice leans to fewer rows by that quantile of the balance's
+    /// own uncertainty at which both errors cost the same.
     fn best_rows(&self, lines: &Lines) -> u32 {
-        self.rule.secondary_rows(self.shape, lines.balanced_ratio()).max(1)
+        let balance = lines.balanced_ratio().get();
+        let calls = (self.split_calls() as f64).max(1.0);
+        let deviation = balance * (1.0 - balance) * PRIOR_RELATIVE_DEVIATION * (2.0 / calls).sqrt();
+        // Half a deviation at a balance of 0.3, nothing at 0.5: the normal quantile of `balance`, nearly.
+        let leaning = Ratio::saturating(balance - deviation * 2.5 * (0.5 - balance).max(0.0));
+        self.rule.secondary_rows(self.shape, leaning).max(1)
+    }
+
+    /// The rows that the search stands at: what it would choose were it to end now and win; `None` before it knows enough.
+    pub fn standing_rows(&self) -> Option<u32> {
+        if let Phase::Confirm(rows) = self.phase {
+            return Some(rows);
+        }
+        match self.unit_times() {
+            (Some(_), Some(_)) => self.lines().map(|lines| self.allowed(self.best_rows(&lines))),
+            _ if self.split_seen() => self.probe_totals().err(),
+            _ => None,
+        }
     }
 
     /// The nearest choosable count.
@@ -424,15 +444,8 @@ impl Search {
     }
 
     fn unit_times(&self) -> (Option<f64>, Option<f64>) {
-        let of = |unit| {
-            let inputs = self.shape.layer().inputs();
-            let values: Vec<_> = evidence::per_row(&self.samples, self.shape, unit)
-                .into_iter()
-                .filter(|(rows, ..)| !self.rule.is_cliff(*rows, inputs))
-                .collect();
-            evidence::median_per_row(&values)
-        };
-        (of(Unit::Primary), of(Unit::Secondary))
+        let inputs = self.shape.layer().inputs();
+        evidence::unit_times(&self.samples, self.shape, |rows| !self.rule.is_cliff(rows, inputs))
     }
 
     /// What a split takes beyond its later part: joining.

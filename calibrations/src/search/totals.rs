@@ -19,7 +19,9 @@ const SUSPICIOUS: f64 = 0.07;
 /// Standard deviation of a suspicious call.
 const SUSPICIOUS_DEVIATION: f64 = 0.4;
 /// The start is wrong when those who doubt it have this weight.
-const WRONG_START: f64 = 0.5;
+const WRONG_START: f64 = 0.3;
+/// A best split this much (logarithm) slower than the start's lines promised is looked at again from far away.
+const SHORTFALL: f64 = 0.1;
 /// From this share on the secondary unit dominates on every chip recorded.
 const FAR_ENOUGH: f64 = 0.4;
 /// Degrees of freedom that the usual noise of a call counts for.
@@ -137,12 +139,24 @@ impl Search {
 
     /// Where a cold search would have started, once the start has turned out wrong.
     fn far_probe(&self, totals: &Totals, belief: &Belief) -> Option<u32> {
+        if belief.doubt > WRONG_START { self.unseen_far_rows(totals) } else { None }
+    }
+
+    /// Whether the best split found gains less than the start's lines promised, so that something better may lie elsewhere.
+    fn falls_short(&self, log_time: f64) -> bool {
+        let Start::Prior(lines) = &self.options.start else { return false };
+        let rows = self.shape.rows();
+        let best = self.rule.secondary_rows(self.shape, lines.balanced_ratio());
+        log_time - (lines.split_ms(rows, best) / lines.stock_ms(rows)).ln() > SHORTFALL
+    }
+
+    fn unseen_far_rows(&self, totals: &Totals) -> Option<u32> {
         let far = self.allowed(self.rule.secondary_rows(self.shape, Ratio::saturating(FIRST_RATIO_TOTALS)));
         let seen = totals
             .rows
             .iter()
             .any(|&rows| self.share(rows) >= FAR_ENOUGH && evidence::total_ms(&self.samples, rows).is_some());
-        (belief.doubt > WRONG_START && far > 0 && !seen && self.split_calls() < MOST_PROBES).then_some(far)
+        (far > 0 && !seen && self.split_calls() < MOST_PROBES).then_some(far)
     }
 
     /// The rows to probe next, or `Err` with the choice when no probe is worth its time.
@@ -166,6 +180,9 @@ impl Search {
         match probe {
             Some((worth, index)) if worth > WORTH_PROBING && self.split_calls() < MOST_PROBES => {
                 Ok(totals.rows[index])
+            }
+            _ if self.falls_short(belief.mean[best] - stock) => {
+                self.unseen_far_rows(&totals).ok_or(totals.rows[best])
             }
             _ => Err(totals.rows[best]),
         }
