@@ -148,16 +148,29 @@ fn hidden_bound(sample: &Sample, shape: Shape, unit: Unit) -> Option<f64> {
     (ms.is_finite() && ms > 0.0).then_some(ms / f64::from(rows))
 }
 
-/// The secondary rows of the last call that tells the secondary unit's time, if they are a cliff: kept calls at this count took far longer a row than
-/// those elsewhere, twice.
+/// A count of secondary rows that is a cliff: at least two kept calls there, all of which took far longer a row than those elsewhere.
 pub(super) fn shown_cliff(samples: &[Sample], shape: Shape) -> Option<u32> {
+    far_slower(samples, shape, |calls| calls >= 2)
+}
+
+/// A count of secondary rows where a single kept call took far longer a row than those elsewhere: a cliff or an accident, which a
+/// second call tells apart.
+pub(super) fn suspected_cliff(samples: &[Sample], shape: Shape) -> Option<u32> {
+    far_slower(samples, shape, |calls| calls == 1)
+}
+
+/// The latest count of secondary rows whose kept calls, as many as `enough` accepts, are all slower than [`CLIFF_FACTOR`] times the usual
+/// elsewhere. First calls after a change of arm count for elsewhere where no kept call does: they are off by much less.
+fn far_slower(samples: &[Sample], shape: Shape, enough: impl Fn(usize) -> bool) -> Option<u32> {
     let values = per_row(samples, shape, Unit::Secondary);
-    let suspect = values.last()?.0;
-    let of = |here: bool| -> Vec<f64> {
-        values.iter().filter(|value| (value.0 == suspect) == here && value.2).map(|value| value.1).collect()
-    };
-    let (here, elsewhere) = (of(true), of(false));
-    let lowest = here.iter().copied().fold(f64::INFINITY, f64::min);
-    let is_cliff = here.len() >= 2 && median(&elsewhere).is_some_and(|usual| lowest > usual * CLIFF_FACTOR);
-    is_cliff.then_some(suspect)
+    values.iter().rev().map(|value| value.0).find(|&suspect| {
+        let of = |here: bool, kept: bool| -> Vec<f64> {
+            let wanted = |value: &&(u32, f64, bool)| (value.0 == suspect) == here && value.2 == kept;
+            values.iter().filter(wanted).map(|value| value.1).collect()
+        };
+        let here = of(true, true);
+        let lowest = here.iter().copied().fold(f64::INFINITY, f64::min);
+        let usual = median(&of(false, true)).or_else(|| median(&of(false, false)));
+        enough(here.len()) && usual.is_some_and(|usual| lowest > usual * CLIFF_FACTOR)
+    })
 }

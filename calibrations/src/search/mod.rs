@@ -339,6 +339,12 @@ impl Search {
     }
 
     fn probe_finish_times(&self) -> Explore {
+        if let Some(suspect) = evidence::suspected_cliff(&self.samples, self.shape)
+            && self.split_calls() <= PROBES
+            && self.allowed(suspect) == suspect
+        {
+            return Explore::Probe(suspect);
+        }
         let Some(lines) = self.lines() else { return Explore::probe(self.first_rows()) };
         let rows = self.allowed(self.best_rows(&lines));
         if self.settled(rows) { Explore::Settled(rows) } else { Explore::probe(rows) }
@@ -445,7 +451,10 @@ impl Search {
 
     fn unit_times(&self) -> (Option<f64>, Option<f64>) {
         let inputs = self.shape.layer().inputs();
-        evidence::unit_times(&self.samples, self.shape, |rows| !self.rule.is_cliff(rows, inputs))
+        let suspect = evidence::suspected_cliff(&self.samples, self.shape);
+        evidence::unit_times(&self.samples, self.shape, |rows| {
+            !self.rule.is_cliff(rows, inputs) && suspect != Some(rows)
+        })
     }
 
     /// What a split takes beyond its later part: joining.
