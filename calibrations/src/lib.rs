@@ -28,6 +28,7 @@ pub mod conditions;
 pub mod drift;
 pub mod engine;
 pub mod estimate;
+pub mod gate;
 pub mod lines;
 pub mod live;
 pub mod lookup;

@@ -1,0 +1,236 @@
+//! The ledger: what exploring may cost, and the lease that lets a process explore at all.
+//!
+//! Everything is in ms. An exploring call costs its *excess*: its time minus what stock's reference says for its rows. Within one trial
+//! gains offset losses; a trial that ends with a gain leaves nothing for the next (Wu et al. 2016 let gains pay for later
+//! exploration; we keep them for the user). So with charged = sum over trials of max(0, sum of the trial's excesses),
+//!
+//! ```text
+//! sum of excesses <= charged <= epsilon x time + (first n0 calls of an arm) + (one call's excess)
+//! ```
+//!
+//! pathwise: a call beyond the first n0 starts only while charged < epsilon x time, time never shrinks, and one call adds at most its own excess.
+//! What stock suffers afterwards from the heat of a trial is charged to the trial too, which only stops exploration earlier.
+
+/// The permission to lose some time to exploration, given by the daemon for the whole machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lease {
+    /// Excess that may be spent, in ms.
+    pub ms: f64,
+}
+
+/// One trial's account: signed excess so far, in ms.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Account {
+    sum_ms: f64,
+}
+
+/// What exploring cost this process, and what it may still cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ledger {
+    epsilon: f64,
+    time_ms: f64,
+    charged_ms: f64,
+    free_ms: f64,
+    lease_ms: f64,
+}
+
+impl Ledger {
+    /// An empty ledger without a lease. `epsilon` is the share of time that exploration may cost.
+    pub fn new(epsilon: f64) -> Self {
+        Self { epsilon: epsilon.max(0.0), time_ms: 0.0, charged_ms: 0.0, free_ms: 0.0, lease_ms: 0.0 }
+    }
+
+    /// Adds to the lease.
+    pub fn grant(&mut self, lease: Lease) {
+        if lease.ms.is_finite() {
+            self.lease_ms += lease.ms.max(0.0);
+        }
+    }
+
+    /// Takes back what is left of the lease, in ms: 0 if it is overdrawn.
+    pub fn revoke(&mut self) -> f64 {
+        std::mem::replace(&mut self.lease_ms, 0.0).max(0.0)
+    }
+
+    /// Time of all recorded calls, in ms.
+    pub fn time_ms(&self) -> f64 {
+        self.time_ms
+    }
+
+    /// What exploration beyond the first calls of each arm was charged, in ms.
+    pub fn charged_ms(&self) -> f64 {
+        self.charged_ms
+    }
+
+    /// What the first calls of each arm cost, in ms.
+    pub fn free_ms(&self) -> f64 {
+        self.free_ms
+    }
+
+    /// What is left of the lease, in ms; negative if the last call overdrew it.
+    pub fn lease_ms(&self) -> f64 {
+        self.lease_ms
+    }
+
+    /// What may still be charged, in ms; negative by the excess of one call at most, or by a trial's aftermath.
+    pub fn balance_ms(&self) -> f64 {
+        self.epsilon * self.time_ms - self.charged_ms
+    }
+
+    /// Whether a call may explore that is expected to cost `expected_ms`. `free` if it is one of the first calls of its arm.
+    pub(crate) fn permits(&self, expected_ms: f64, free: bool) -> bool {
+        let balance = self.balance_ms();
+        self.lease_ms > 0.0 && (free || (balance > 0.0 && balance >= expected_ms))
+    }
+
+    /// Time has passed in a call.
+    pub(crate) fn pass(&mut self, ms: f64) {
+        self.time_ms += ms;
+    }
+
+    /// An exploring call's excess, or what its heat cost the stock call after it.
+    pub(crate) fn charge(&mut self, account: &mut Account, excess_ms: f64, free: bool) {
+        if free {
+            self.free_ms += excess_ms.max(0.0);
+            self.lease_ms -= excess_ms.max(0.0);
+            return;
+        }
+        let before = account.sum_ms.max(0.0);
+        account.sum_ms += excess_ms;
+        let charge = account.sum_ms.max(0.0) - before;
+        self.charged_ms += charge;
+        self.lease_ms -= charge;
+    }
+}
+
+/// The daemon's side: one lease at a time for the whole machine, paid from the time of all its clients.
+///
+/// Each process has a ledger of its own, but the first calls of an arm are free in each; since beliefs are merged and leases exclusive,
+/// they are spent once per machine and not once per process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeaseBook {
+    epsilon: f64,
+    available_ms: f64,
+    most_ms: f64,
+    holder: Option<(u64, f64)>,
+}
+
+/// What a client did since its last report.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LeaseReport {
+    /// Time in calls, in ms.
+    pub time_ms: f64,
+    /// What exploration was charged, the first calls of arms included, in ms.
+    pub charged_ms: f64,
+}
+
+impl LeaseBook {
+    /// `starter_ms` may be lost before any client worked; `most_ms` is the largest lease.
+    pub fn new(epsilon: f64, starter_ms: f64, most_ms: f64) -> Self {
+        Self { epsilon, available_ms: starter_ms, most_ms, holder: None }
+    }
+
+    /// A client's work pays for exploration, and what it was charged is taken off.
+    pub fn report(&mut self, client: u64, report: LeaseReport) {
+        let (time, charged) = (report.time_ms.max(0.0), report.charged_ms.max(0.0));
+        self.available_ms += self.epsilon * time - charged;
+        if let Some((holder, left)) = &mut self.holder
+            && *holder == client
+        {
+            // What was leased had been set aside.
+            let paid = charged.min(*left);
+            *left -= paid;
+            self.available_ms += paid;
+        }
+    }
+
+    /// A lease for `client`, unless another one explores or nothing is available.
+    pub fn request(&mut self, client: u64) -> Option<Lease> {
+        if self.holder.is_some() || self.available_ms <= 0.0 {
+            return None;
+        }
+        let ms = self.available_ms.min(self.most_ms);
+        self.available_ms -= ms;
+        self.holder = Some((client, ms));
+        Some(Lease { ms })
+    }
+
+    /// `client` stopped exploring or went away: what it didn't report as spent is available again.
+    pub fn release(&mut self, client: u64) {
+        if let Some((_, left)) = self.holder.take_if(|(holder, _)| *holder == client) {
+            self.available_ms += left;
+        }
+    }
+
+    /// Who explores.
+    pub fn holder(&self) -> Option<u64> {
+        self.holder.map(|(client, _)| client)
+    }
+
+    /// What could be leased now, in ms.
+    pub fn available_ms(&self) -> f64 {
+        self.available_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn no_lease_no_exploration() {
+        let mut ledger = Ledger::new(0.01);
+        ledger.pass(1e6);
+        assert!(!ledger.permits(0.0, true) && !ledger.permits(0.0, false));
+        ledger.grant(Lease { ms: 5.0 });
+        assert!(ledger.permits(0.0, true) && ledger.permits(0.0, false));
+        let mut account = Account::default();
+        ledger.charge(&mut account, 6.0, true);
+        assert!(!ledger.permits(0.0, true));
+        ledger.grant(Lease { ms: f64::NAN });
+        assert_eq!(ledger.lease_ms(), -1.0);
+    }
+
+    #[test]
+    fn gains_offset_losses_of_their_own_trial_only() {
+        let mut ledger = Ledger::new(0.01);
+        let (mut one, mut other) = (Account::default(), Account::default());
+        ledger.charge(&mut one, -10.0, false);
+        ledger.charge(&mut one, 4.0, false);
+        assert_eq!(ledger.charged_ms(), 0.0);
+        ledger.charge(&mut other, 4.0, false);
+        assert_eq!(ledger.charged_ms(), 4.0);
+        ledger.charge(&mut other, -3.0, false);
+        assert_eq!(ledger.charged_ms(), 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_book_never_gives_what_it_has_not(
+            steps in prop::collection::vec((0u64..4, 0u8..3, 0.0f64..1e4, 0.0f64..100.0), 1..200),
+        ) {
+            let mut book = LeaseBook::new(0.01, 50.0, 1e3);
+            let (mut time, mut charged) = (0.0, 0.0);
+            for (client, what, work, spent) in steps {
+                match what {
+                    0 => {
+                        let had = book.available_ms();
+                        let holder = book.holder();
+                        if let Some(lease) = book.request(client) {
+                            prop_assert!(holder.is_none() && lease.ms <= had + 1e-9);
+                        }
+                    }
+                    1 => book.release(client),
+                    _ => {
+                        book.report(client, LeaseReport { time_ms: work, charged_ms: spent });
+                        time += work;
+                        charged += spent;
+                    }
+                }
+                let set_aside = book.holder.map_or(0.0, |(_, left)| left);
+                prop_assert!((book.available_ms() + set_aside - (50.0 + 0.01 * time - charged)).abs() < 1e-6);
+            }
+        }
+    }
+}
