@@ -4,7 +4,8 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::{env, fs};
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
+    "fusion/v1/attachment.proto",
     "fusion/v1/calibration.proto",
     "fusion/v1/control.proto",
     "fusion/v1/ratios.proto",

@@ -5,6 +5,7 @@ use fusion_calibrations::conditions::{Conditions, LowPowerMode, Memory, Power, T
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::estimate::{Estimate, Provenance, StaleReason};
 use fusion_calibrations::lines::Lines;
+use fusion_calibrations::rows::{Cliff, RowRule};
 use fusion_calibrations::sample::{Sample, Unit};
 use fusion_calibrations::shape::{Layer, Layout, Shape, ShapeError};
 use fusion_calibrations::stats::Interval;
@@ -175,6 +176,26 @@ impl From<&v1::Lines> for Lines {
             overhead_ms: wire.overhead_ms,
             stock_ms_per_row: wire.stock_ms_per_row,
         }
+    }
+}
+
+impl From<&RowRule> for v1::RowRule {
+    fn from(rule: &RowRule) -> Self {
+        let cliff = |cliff: &Cliff| v1::Cliff {
+            secondary_rows: cliff.secondary_rows,
+            minimum_inputs: cliff.minimum_inputs,
+        };
+        Self { cliffs: rule.cliffs.iter().map(cliff).collect(), primary_alignment: rule.primary_alignment }
+    }
+}
+
+impl From<&v1::RowRule> for RowRule {
+    fn from(wire: &v1::RowRule) -> Self {
+        let cliff = |cliff: &v1::Cliff| Cliff {
+            secondary_rows: cliff.secondary_rows,
+            minimum_inputs: cliff.minimum_inputs,
+        };
+        Self { cliffs: wire.cliffs.iter().map(cliff).collect(), primary_alignment: wire.primary_alignment }
     }
 }
 

@@ -5,6 +5,8 @@
 
 mod convert;
 pub mod endpoint;
+pub mod snapshot;
+pub mod state;
 
 pub use convert::{WireError, estimate, sample};
 
@@ -35,6 +37,12 @@ pub const REASON_METADATA: &str = "fusion-reason";
 
 /// Value of [`REASON_METADATA`]: the store couldn't do what was asked, because of the disk or its own state.
 pub const STORE_FAILED: &str = "store";
+
+/// Layers that one client may name.
+pub const MAX_LAYERS_PER_CLIENT: usize = 4096;
+
+/// Clients that may be attached.
+pub const MAX_CLIENTS: usize = 4096;
 
 /// Shapes that one `Calibrate` call may name.
 pub const MAX_SHAPES_PER_JOB: usize = 1024;

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use fusion_proto::endpoint::SOCKET_VARIABLE;
-use fusiond::settings::{STATE_VARIABLE, WORKER_VARIABLE};
+use fusion_proto::state::STATE_VARIABLE;
+use fusiond::settings::WORKER_VARIABLE;
 
 const HELP: &str = "\
 Examples:
   fusiond                        serve in the foreground until interrupted
   fusiond --state-dir /tmp/try --socket /tmp/try.sock
+  fusiond --machine recorded:m4-pro    answer from published measurements, without MLX
   fusiond store verify           look after the store while no daemon runs
 
 Exit codes: 0 ended as asked, 65 the store has faults, 70 internal, 73 can't create a file, 74 the store failed,
@@ -26,6 +28,9 @@ pub(crate) struct Arguments {
     /// Directory for calibrations and logs [default: ~/.local/state/fusion, on macOS ~/Library/Application Support/fusion]
     #[arg(long, env = STATE_VARIABLE, global = true, hide_env_values = true)]
     pub(crate) state_dir: Option<PathBuf>,
+    /// Whose calls to time: recorded:NAME or model:NAME for published data or a model of a chip [default: this machine, by the worker]
+    #[arg(long, value_name = "MACHINE")]
+    pub(crate) machine: Option<String>,
     /// Worker program [default: fusion-worker beside fusiond]
     #[arg(long, env = WORKER_VARIABLE, hide_env_values = true)]
     pub(crate) worker: Option<PathBuf>,

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use fusiond::sensors::SystemSensors;
+use fusiond::logs;
+use fusiond::machine::{MachineChoice, MachineChoiceError};
+use fusiond::sensors::{FixedSensors, Sensors, SystemSensors};
 use fusiond::server::{self, ServerError};
 use fusiond::settings::{Settings, SettingsError};
-use fusiond::{logs, settings};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -43,9 +44,13 @@ fn misconfigured(error: &SettingsError) -> Failure {
 }
 
 fn daemon(arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { socket, state_dir, worker, worker_arguments, worker_limit, .. } = arguments;
+    let Arguments { socket, state_dir, machine, worker, worker_arguments, worker_limit, .. } = arguments;
     let mut settings =
         Settings::new(socket, state_dir, worker, worker_arguments).map_err(|error| misconfigured(&error))?;
+    if let Some(machine) = machine {
+        settings.machine =
+            machine.parse().map_err(|error: MachineChoiceError| misconfigured(&error.into()))?;
+    }
     settings.worker.answer_limit = Duration::from_secs(worker_limit);
     let guard = logs::start(&settings.log_directory());
     if let Err(error) = &guard {
@@ -71,9 +76,14 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
         }
         stop.cancel();
     });
-    server::run(settings, Arc::new(SystemSensors), drain).await
+    // The state of this machine says nothing about another one.
+    let sensors: Arc<dyn Sensors> = match settings.machine {
+        MachineChoice::Worker => Arc::new(SystemSensors),
+        MachineChoice::Recorded(..) | MachineChoice::Modelled(_) => Arc::new(FixedSensors::default()),
+    };
+    server::run(settings, sensors, drain).await
 }
 
 fn state_directory(given: Option<std::path::PathBuf>) -> Result<std::path::PathBuf, Failure> {
-    settings::resolve_state_directory(given).map_err(|error| misconfigured(&error))
+    fusion_proto::state::state_directory(given).map_err(|error| misconfigured(&error.into()))
 }

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use etcetera::BaseStrategy;
 use fusion_proto::endpoint::{EndpointError, SocketPath};
+use fusion_proto::state::{StateError, state_directory};
 
-/// The environment variable that names the state directory.
-pub const STATE_VARIABLE: &str = "FUSION_STATE_DIR";
+use crate::machine::{MachineChoice, MachineChoiceError};
+
 /// The environment variable that names the worker program.
 pub const WORKER_VARIABLE: &str = "FUSION_WORKER";
 /// The file name of the worker program, next to the daemon's own.
@@ -20,17 +20,12 @@ pub enum SettingsError {
     /// The socket path can't be used.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// Nobody says where the user's home is.
-    #[error("HOME is not set, so there is no place for the state: set it, or give --state-dir")]
-    NoHome,
-    /// The state directory isn't absolute.
-    #[error(
-        "the state directory '{path}' is not absolute: give a full path with --state-dir or {STATE_VARIABLE}"
-    )]
-    RelativeState {
-        /// The path.
-        path: PathBuf,
-    },
+    /// No machine has that name.
+    #[error(transparent)]
+    Machine(#[from] MachineChoiceError),
+    /// There is no state directory.
+    #[error(transparent)]
+    State(#[from] StateError),
 }
 
 /// How to start a worker.
@@ -53,7 +48,9 @@ pub struct Settings {
     pub socket: SocketPath,
     /// Where it keeps its state.
     pub state_directory: PathBuf,
-    /// How it measures.
+    /// Whose calls it times.
+    pub machine: MachineChoice,
+    /// How it starts a worker.
     pub worker: WorkerSettings,
     /// How long open calls may take to end once the daemon drains.
     pub drain_limit: Duration,
@@ -73,13 +70,14 @@ impl Settings {
     /// Every [`SettingsError`].
     pub fn new(
         socket: Option<PathBuf>,
-        state_directory: Option<PathBuf>,
+        state_dir: Option<PathBuf>,
         worker: Option<PathBuf>,
         worker_arguments: Vec<OsString>,
     ) -> Result<Self, SettingsError> {
         Ok(Self {
             socket: socket.map_or_else(SocketPath::from_environment, SocketPath::new)?,
-            state_directory: resolve_state_directory(state_directory)?,
+            state_directory: state_directory(state_dir)?,
+            machine: MachineChoice::default(),
             worker: WorkerSettings {
                 program: worker.unwrap_or_else(default_worker),
                 arguments: worker_arguments,
@@ -94,23 +92,6 @@ impl Settings {
     pub fn log_directory(&self) -> PathBuf {
         self.state_directory.join("logs")
     }
-}
-
-/// The state directory that is given, else the system's place for it: `$XDG_STATE_HOME/fusion` or `~/.local/state/fusion` on Linux,
-/// `~/Library/Application Support/fusion` on macOS.
-///
-/// # Errors
-/// [`SettingsError::NoHome`] and [`SettingsError::RelativeState`].
-pub fn resolve_state_directory(given: Option<PathBuf>) -> Result<PathBuf, SettingsError> {
-    let path = match given {
-        Some(path) => path,
-        None => {
-            let base =
-                etcetera::base_strategy::choose_native_strategy().map_err(|_| SettingsError::NoHome)?;
-            base.state_dir().unwrap_or_else(|| base.data_dir()).join("fusion")
-        }
-    };
-    if path.is_absolute() { Ok(path) } else { Err(SettingsError::RelativeState { path }) }
 }
 
 /// The worker beside this program, where an installation puts it.
@@ -138,6 +119,6 @@ mod tests {
         assert_eq!(settings.log_directory(), Path::new("/tmp/state/logs"));
         assert_eq!(settings.worker.program, Path::new("/opt/w"));
         let relative = Settings::new(Some("/tmp/x.sock".into()), Some("state".into()), None, Vec::new());
-        assert!(matches!(relative, Err(SettingsError::RelativeState { .. })));
+        assert!(matches!(relative, Err(SettingsError::State(StateError::Relative { .. }))));
     }
 }
