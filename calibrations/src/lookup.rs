@@ -258,10 +258,20 @@ fn as_measured<'a>(shape: Shape, estimate: &Estimate, rule: &RowRule) -> Answer<
     Answer { ratio, secondary_rows: rows, zero: None, ..zero(ZeroReason::NothingKnown) }
 }
 
-fn through_lines<'a>(shape: Shape, lines: Lines, rule: &RowRule) -> Answer<'a> {
-    let rows = rule.best_rows(shape, &lines);
+/// The secondary unit's rows that `lines` predict for `shape`; 0 for decode, and where no gain above [`PREDICTED_MARGIN`] is predicted.
+/// Allocates nothing: clients call it for every product.
+pub fn predicted_rows(shape: Shape, lines: &Lines, rule: &RowRule) -> u32 {
+    if shape.rows() <= DECODE_ROWS {
+        return 0;
+    }
+    let rows = rule.best_rows(shape, lines);
     let gain = lines.stock_ms(shape.rows()) / lines.split_ms(shape.rows(), rows) - 1.0;
-    if rows == 0 || gain <= PREDICTED_MARGIN {
+    if gain > PREDICTED_MARGIN { rows } else { 0 }
+}
+
+fn through_lines<'a>(shape: Shape, lines: Lines, rule: &RowRule) -> Answer<'a> {
+    let rows = predicted_rows(shape, &lines, rule);
+    if rows == 0 {
         return Answer { lines: Some(lines), ..zero(ZeroReason::BelowBreakEven) };
     }
     Answer {

@@ -17,6 +17,7 @@
 //! speaks another protocol can still be looked at and stopped: [`Client::status`] and [`Client::drain`] work, every other
 //! call answers [`ClientError::Protocol`].
 
+pub mod attach;
 mod calibration;
 mod client;
 mod connection;

@@ -18,7 +18,7 @@ use fusion_calibrations::chips;
 use fusion_calibrations::record::Record;
 use fusion_calibrations::search::{Known, Start};
 use fusion_calibrations::shape::Shape;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::measure::{self, MeasureError, Measured, unix_ms};
@@ -32,6 +32,8 @@ use crate::worker::{Worker, WorkerError};
 pub const MAX_WAITING_JOBS: usize = 16;
 /// Events that a slow caller may be behind by.
 const EVENT_BACKLOG: usize = 64;
+/// Commits that a listener may be behind by.
+const COMMIT_BACKLOG: usize = 64;
 /// How long a caller may not read before its job is cancelled.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 /// Worker deaths in a row after which a job ends: the next shape would not fare better.
@@ -250,14 +252,15 @@ pub struct Jobs {
     queue: Mutex<Queue>,
     arrived: Notify,
     board: watch::Sender<Board>,
+    commits: broadcast::Sender<Arc<Record>>,
     drain: CancellationToken,
 }
 
 impl Jobs {
     /// A queue that refuses new jobs, and cancels those that run, once `drain` is cancelled.
     pub fn new(workshop: Workshop, drain: CancellationToken) -> Arc<Self> {
-        let board = watch::Sender::default();
-        Arc::new(Self { workshop, queue: Mutex::default(), arrived: Notify::new(), board, drain })
+        let (board, commits) = (watch::Sender::default(), broadcast::Sender::new(COMMIT_BACKLOG));
+        Arc::new(Self { workshop, queue: Mutex::default(), arrived: Notify::new(), board, commits, drain })
     }
 
     /// Puts a job at the end of the queue.
@@ -297,6 +300,11 @@ impl Jobs {
     /// Who measures, as far as is known.
     pub fn identity(&self) -> watch::Receiver<Option<Identity>> {
         self.workshop.identity.subscribe()
+    }
+
+    /// Every record that is stored from now on.
+    pub fn commits(&self) -> broadcast::Receiver<Arc<Record>> {
+        self.commits.subscribe()
     }
 
     /// Starts a worker only to learn who it is.
@@ -515,6 +523,8 @@ impl Run<'_> {
         self.tally.measured += 1;
         self.tally.machine_ms += machine_ms;
         let record = Arc::new(record);
+        // Nobody may be listening.
+        let _ = self.jobs.commits.send(Arc::clone(&record));
         self.tell(JobEvent::ShapeFinished { index, record, from_store: false, machine_ms }).await
     }
 

@@ -14,13 +14,16 @@
 //! | [`instance`] | one daemon a user: lock and socket |
 //! | [`service`] | gRPC |
 //! | [`jobs`], [`measure`], [`worker`] | measuring on demand |
+//! | [`clients`], [`knowledge`] | who is attached, what they are told, what they report |
 //! | [`table`] | what is served |
 //! | [`store`] | what is kept |
 //! | [`sensors`] | the state of the machine |
 //! | [`settings`], [`logs`] | what the daemon is told, what it tells |
 
+pub mod clients;
 pub mod instance;
 pub mod jobs;
+pub mod knowledge;
 pub mod logs;
 pub mod measure;
 mod platform;
@@ -28,6 +31,7 @@ pub mod sensors;
 pub mod server;
 pub mod service;
 pub mod settings;
+pub mod snapshot;
 pub mod store;
 pub mod table;
 pub mod worker;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fs_err as fs;
+use fusion_proto::v1::attachment_server::AttachmentServer;
 use fusion_proto::v1::calibration_server::CalibrationServer;
 use fusion_proto::v1::control_server::ControlServer;
 use fusion_proto::v1::ratios_server::RatiosServer;
@@ -30,12 +31,14 @@ use tonic::transport::Server;
 
 use crate::instance::{Instance, InstanceError};
 use crate::jobs::{Jobs, Workshop};
+use crate::knowledge::Knowledge;
 use crate::measure::unix_ms;
 use crate::sensors::Sensors;
 use crate::service::{
-    CalibrationService, ControlService, Parts, RatiosService, StoreService, admit_own_user,
+    AttachmentService, CalibrationService, ControlService, Parts, RatiosService, StoreService, admit_own_user,
 };
 use crate::settings::Settings;
+use crate::snapshot;
 use crate::store::{self, CalibrationStore, Scope, StoreError, StoreHandle};
 use crate::table::{Identity, Table};
 
@@ -104,7 +107,9 @@ pub async fn run(
         let jobs = Arc::clone(&parts.jobs);
         async move { jobs.identify().await }
     });
+    let tell = tokio::spawn(snapshot::keep(Arc::clone(&parts)));
     let served = serve(Arc::clone(&parts), listener, drain).await;
+    tell.abort();
     // Dropping the task drops its worker, which ends the process.
     identify.abort();
     let _ = jobs.await;
@@ -138,8 +143,11 @@ fn open(
         store: store.clone(),
         identity: watch::Sender::new(identity),
     };
+    let knowledge = Arc::new(Knowledge::new(Arc::clone(&table)));
     Ok(Arc::new(Parts {
         settings,
+        clients: Arc::default(),
+        knowledge,
         table,
         jobs: Jobs::new(workshop, drain.clone()),
         sensors,
@@ -160,6 +168,7 @@ async fn serve(
     reporter.set_serving::<ControlServer<ControlService>>().await;
     reporter.set_serving::<RatiosServer<RatiosService>>().await;
     let valid = "the descriptors of this build are valid";
+    let attachment = AttachmentServer::new(AttachmentService(Arc::clone(&parts)));
     let calibration = CalibrationServer::new(CalibrationService(Arc::clone(&parts)));
     let control = ControlServer::new(ControlService(Arc::clone(&parts)));
     let ratios = RatiosServer::new(RatiosService(Arc::clone(&parts)));
@@ -171,6 +180,7 @@ async fn serve(
         // grpcurl asks for either version of reflection, depending on its age.
         .add_service(reflection().build_v1().expect(valid))
         .add_service(reflection().build_v1alpha().expect(valid))
+        .add_service(attachment.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(calibration.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(control.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(ratios.max_decoding_message_size(MAX_MESSAGE_BYTES))

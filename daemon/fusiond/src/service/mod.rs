@@ -1,5 +1,6 @@
 //! The gRPC services: from the wire's messages to the daemon's parts and back. No decision is made here.
 
+mod attachment;
 mod calibration;
 mod control;
 mod ratios;
@@ -16,12 +17,15 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
 
+use crate::clients::Clients;
 use crate::jobs::Jobs;
+use crate::knowledge::Knowledge;
 use crate::sensors::Sensors;
 use crate::settings::Settings;
 use crate::store::{Health, StoreHandle};
 use crate::table::{Identity, Table};
 
+pub use attachment::AttachmentService;
 pub use calibration::CalibrationService;
 pub use control::ControlService;
 pub use ratios::RatiosService;
@@ -36,6 +40,10 @@ pub struct Parts {
     pub settings: Settings,
     /// What is served.
     pub table: Arc<Table>,
+    /// Who is attached.
+    pub clients: Arc<Clients>,
+    /// What they are told.
+    pub knowledge: Arc<Knowledge>,
     /// The queue.
     pub jobs: Arc<Jobs>,
     /// The state of the machine.

@@ -1,0 +1,194 @@
+//! Living with the daemon, for inference threads.
+//!
+//! Those threads aren't async and must never wait for us. So an [`Attachment`] keeps a local copy of what the daemon knows, refreshed by a thread
+//! of its own, and every question is answered from that copy: no lock, no allocation, no system call.
+//!
+//! ```text
+//!              attach: at most the limit, 250 ms by default
+//!                 |
+//!   Attached <----+----> Snapshot (the file that the daemon left) ----> Stock (nothing is known: no split)
+//!      |  ^                 ^
+//!      |  +-- reconnects ---+    with jittered back-off, for ever, in the background
+//!      +---- daemon gone ---+    what was known stays in use
+//! ```
+//!
+//! A daemon that is absent, hung, killed, older or newer changes speed, never results and never liveness.
+
+mod background;
+mod table;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use fusion_calibrations::conditions::Conditions;
+use fusion_calibrations::engine::Engine;
+use fusion_calibrations::lines::Lines;
+use fusion_calibrations::live::Observation;
+use fusion_calibrations::shape::Layer;
+use fusion_proto::endpoint::SocketPath;
+use tokio::sync::{Notify, mpsc};
+
+use background::{Background, Ready};
+use table::Table;
+
+/// Longest time that [`Attachment::attach`] takes, unless another is given.
+pub const ATTACH_LIMIT: Duration = Duration::from_millis(250);
+/// Observations that may wait for the background thread. More are dropped: they are samples.
+const OBSERVATION_BACKLOG: usize = 256;
+
+/// What the answers rest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// A daemon that keeps them up to date.
+    Attached,
+    /// What a daemon told, or left in its snapshot file, before it went.
+    Snapshot,
+    /// Nothing: every answer is stock.
+    Stock,
+}
+
+/// Who attaches, and what for.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the daemon listens.
+    pub socket: SocketPath,
+    /// The daemon's state directory, for its snapshot file; `None` does without.
+    pub state_directory: Option<PathBuf>,
+    /// What a person calls this program.
+    pub name: String,
+    /// The engine that runs the products; `None` for that of the daemon's worker.
+    pub engine: Option<Engine>,
+    /// The layers that are run. Handles are given for these.
+    pub layers: Vec<Layer>,
+    /// A number of rows that is used, so that the daemon measures what matters; 0 if that can't be said.
+    pub typical_rows: u32,
+    /// How long [`Attachment::attach`] may take.
+    pub limit: Duration,
+}
+
+impl Options {
+    /// Options for `layers`, with everything else as usual.
+    pub fn new(socket: SocketPath, name: impl Into<String>, layers: Vec<Layer>) -> Self {
+        let state_directory = fusion_proto::state::state_directory(None).ok();
+        Self {
+            socket,
+            state_directory,
+            name: name.into(),
+            engine: None,
+            layers,
+            typical_rows: 0,
+            limit: ATTACH_LIMIT,
+        }
+    }
+}
+
+/// A layer of an attachment: what questions are asked with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LayerHandle(usize);
+
+/// What inference threads and the background thread share.
+#[derive(Debug)]
+struct Shared {
+    table: ArcSwap<Table>,
+    /// Guards of [`Attachment::busy`] that are held.
+    busy: AtomicUsize,
+    /// Wakes the background thread when the first guard is taken, and when the attachment is dropped.
+    wake: Notify,
+}
+
+/// A live copy of the daemon's knowledge. Dropping it leaves the daemon.
+#[derive(Debug)]
+pub struct Attachment {
+    shared: Arc<Shared>,
+    layers: Vec<Layer>,
+    observations: Option<mpsc::Sender<(Layer, Observation)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Attachment {
+    /// Attaches. Never fails, and takes at most the limit: whatever is there by then is the first basis, and the rest comes in the background.
+    pub fn attach(options: Options) -> Self {
+        let shared = Arc::new(Shared {
+            table: ArcSwap::from_pointee(Table::stock(&options.layers)),
+            busy: AtomicUsize::new(0),
+            wake: Notify::new(),
+        });
+        let (observations, taken) = mpsc::channel(OBSERVATION_BACKLOG);
+        let (ready, waiting) = std::sync::mpsc::sync_channel::<Ready>(1);
+        let (layers, limit) = (options.layers.clone(), options.limit);
+        let background = Background::new(Arc::clone(&shared), options, taken, ready);
+        // Without a thread there is stock.
+        let thread =
+            std::thread::Builder::new().name("fusion-client".to_owned()).spawn(move || background.run()).ok();
+        // A time-out and a thread that is gone mean the same: go on with what is there.
+        let _ = waiting.recv_timeout(limit);
+        Self { shared, layers, observations: Some(observations), thread }
+    }
+
+    /// What the answers rest on now.
+    pub fn basis(&self) -> Basis {
+        self.shared.table.load().basis
+    }
+
+    /// The conditions as the daemon saw them last.
+    pub fn conditions(&self) -> Option<Conditions> {
+        self.shared.table.load().conditions
+    }
+
+    /// The handle of one of the layers that were named at attach.
+    pub fn layer(&self, layer: Layer) -> Option<LayerHandle> {
+        self.layers.iter().position(|known| *known == layer).map(LayerHandle)
+    }
+
+    /// The secondary unit's rows for `rows` rows of a layer; 0 is stock.
+    pub fn secondary_rows(&self, layer: LayerHandle, rows: u32) -> u32 {
+        self.shared.table.load().secondary_rows(layer.0, rows)
+    }
+
+    /// The lines that a layer is believed to follow.
+    pub fn lines(&self, layer: LayerHandle) -> Option<Lines> {
+        self.shared.table.load().lines(layer.0)
+    }
+
+    /// Says that products run until the guard is dropped, so that nothing is measured meanwhile. Costs one wake of the background thread
+    /// when it is the first, and nothing else.
+    pub fn busy(&self) -> BusyGuard<'_> {
+        if self.shared.busy.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.shared.wake.notify_one();
+        }
+        BusyGuard { shared: &self.shared }
+    }
+
+    /// Reports a split call whose units were waited for one after the other. Never blocks; whether it was taken.
+    pub fn observe(&self, layer: LayerHandle, observation: Observation) -> bool {
+        let Some(layer) = self.layers.get(layer.0) else { return false };
+        self.observations.as_ref().is_some_and(|sender| sender.try_send((*layer, observation)).is_ok())
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        // The closed channel is the sign to leave.
+        self.observations = None;
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// While it is held, the daemon measures nothing.
+#[derive(Debug)]
+pub struct BusyGuard<'a> {
+    shared: &'a Shared,
+}
+
+impl Drop for BusyGuard<'_> {
+    fn drop(&mut self) {
+        self.shared.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,201 @@
+//! What a client is told of its layers, and how running clients correct it.
+//!
+//! Knowledge of a layer is derived from the table under the present conditions. Where clients reported split calls, the lines are the live ones: stored
+//! lines that follow those calls ([`fusion_calibrations::live`]). Live lines belong to one chip, engine, layer and set of conditions; another set
+//! starts from what is stored for it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use fusion_calibrations::chip::Chip;
+use fusion_calibrations::chips;
+use fusion_calibrations::conditions::Conditions;
+use fusion_calibrations::engine::Engine;
+use fusion_calibrations::estimate::Provenance;
+use fusion_calibrations::lines::Lines;
+use fusion_calibrations::live::{Effect, LiveLines, Observation};
+use fusion_calibrations::record::Record;
+use fusion_calibrations::shape::Layer;
+use fusion_proto::v1;
+
+use crate::table::{self, Table};
+
+/// Rows that the lines of a layer are chosen for where a client doesn't say: a chunk of MLX-LM's prefill.
+pub const TYPICAL_ROWS: u32 = 2048;
+/// A change of a line by less than this is not worth a message: it moves the balance by less than one row in a hundred.
+const WORTH_TELLING: f64 = 0.02;
+
+/// Under what the lines of a layer hold.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Place {
+    chip: String,
+    engine: String,
+    layer: Layer,
+    conditions: Conditions,
+}
+
+/// Live lines, and those that clients were told last.
+#[derive(Debug)]
+struct Followed {
+    live: LiveLines,
+    told: Lines,
+}
+
+/// Derives what clients are told.
+#[derive(Debug)]
+pub struct Knowledge {
+    table: Arc<Table>,
+    followed: Mutex<HashMap<Place, Followed>>,
+}
+
+impl Knowledge {
+    /// Knowledge from the records of `table`.
+    pub fn new(table: Arc<Table>) -> Self {
+        Self { table, followed: Mutex::default() }
+    }
+
+    /// What is known of `layers` on `chip` with `engine` under `conditions`, in their order.
+    pub fn of(
+        &self,
+        chip: &Chip,
+        engine: &Engine,
+        conditions: Conditions,
+        layers: &[Layer],
+        typical_rows: u32,
+    ) -> Vec<v1::LayerKnowledge> {
+        let records = self.table.of_chip(chip);
+        let one = |layer: &Layer| self.layer(&records, chip, engine, conditions, *layer, typical_rows);
+        layers.iter().map(one).collect()
+    }
+
+    /// Every layer that is recorded of a chip.
+    pub fn layers(&self, chip: &Chip) -> Vec<Layer> {
+        let mut layers: Vec<Layer> =
+            self.table.of_chip(chip).iter().map(|record| record.estimate.shape.layer()).collect();
+        layers.sort_unstable();
+        layers.dedup();
+        layers
+    }
+
+    fn layer(
+        &self,
+        records: &[Arc<Record>],
+        chip: &Chip,
+        engine: &Engine,
+        conditions: Conditions,
+        layer: Layer,
+        typical_rows: u32,
+    ) -> v1::LayerKnowledge {
+        let place = Place { chip: chip.key(), engine: engine.key(), layer, conditions };
+        if let Some(live) = self.live(&place) {
+            return v1::LayerKnowledge {
+                layer: Some(layer.into()),
+                lines: Some(live.into()),
+                measured: Vec::new(),
+                provenance: v1::Provenance::Observed.into(),
+                stale_reason: String::new(),
+            };
+        }
+        stored(records, chip, engine, conditions, layer, typical_rows)
+    }
+
+    fn live(&self, place: &Place) -> Option<Lines> {
+        let followed = self.followed.lock().expect("no holder of this lock panics");
+        followed.get(place).map(|followed| followed.live.lines())
+    }
+
+    /// Takes a client's observation of a layer in; whether clients should be told.
+    pub fn observe(
+        &self,
+        chip: &Chip,
+        engine: &Engine,
+        conditions: Conditions,
+        layer: Layer,
+        observation: &Observation,
+    ) -> bool {
+        let place = Place { chip: chip.key(), engine: engine.key(), layer, conditions };
+        let mut all = self.followed.lock().expect("no holder of this lock panics");
+        let followed = match all.get_mut(&place) {
+            Some(followed) => followed,
+            None => {
+                let records = self.table.of_chip(chip);
+                let shape = layer.with_rows(observation.rows).ok();
+                let lines =
+                    shape.and_then(|shape| table::answer(&records, chip, engine, shape, conditions).lines);
+                let Some(lines) = lines else { return false };
+                all.entry(place).or_insert(Followed { live: LiveLines::new(lines), told: lines })
+            }
+        };
+        if followed.live.observe(observation) == Effect::Ignored {
+            return false;
+        }
+        let now = followed.live.lines();
+        let changed = moved(now.primary_ms_per_row, followed.told.primary_ms_per_row)
+            || moved(now.secondary_ms_per_row, followed.told.secondary_ms_per_row);
+        if changed {
+            followed.told = now;
+        }
+        changed
+    }
+
+    /// Forgets what clients reported of a layer: it was just measured.
+    pub fn measured(&self, record: &Record) {
+        let layer = record.estimate.shape.layer();
+        let mut followed = self.followed.lock().expect("no holder of this lock panics");
+        followed.retain(|place, _| {
+            place.layer != layer
+                || place.conditions != record.estimate.conditions
+                || place.chip != record.chip.key()
+                || place.engine != record.engine.key()
+        });
+    }
+}
+
+fn moved(now: f64, told: f64) -> bool {
+    (now / told).ln().abs() > WORTH_TELLING
+}
+
+/// What the stored records say of a layer, or the chip's prior, or nothing.
+fn stored(
+    records: &[Arc<Record>],
+    chip: &Chip,
+    engine: &Engine,
+    conditions: Conditions,
+    layer: Layer,
+    typical_rows: u32,
+) -> v1::LayerKnowledge {
+    let rows = if typical_rows == 0 { TYPICAL_ROWS } else { typical_rows };
+    let mut measured: Vec<u32> = records
+        .iter()
+        .filter(|record| record.estimate.shape.layer() == layer)
+        .map(|record| record.estimate.shape.rows())
+        .collect();
+    measured.sort_unstable();
+    measured.dedup();
+    let answer_for = |rows: u32| {
+        let shape = layer.with_rows(rows).ok()?;
+        Some(table::answer(records, chip, engine, shape, conditions))
+    };
+    let typical = answer_for(rows);
+    let prior = chips::prior_for(chip).is_some();
+    let provenance = typical.as_ref().and_then(|answer| match answer.estimate {
+        Some(estimate) => Some(estimate.provenance),
+        None => (answer.lines.is_some() && prior).then_some(Provenance::Prior),
+    });
+    v1::LayerKnowledge {
+        layer: Some(layer.into()),
+        lines: typical.as_ref().and_then(|answer| answer.lines).map(Into::into),
+        measured: measured
+            .into_iter()
+            .filter_map(|rows| {
+                let answer = answer_for(rows)?;
+                Some(v1::MeasuredRows { rows, secondary_rows: answer.secondary_rows })
+            })
+            .collect(),
+        provenance: provenance.map_or(v1::Provenance::Unspecified, Into::into).into(),
+        stale_reason: typical
+            .and_then(|answer| answer.stale)
+            .map(|reason| reason.to_string())
+            .unwrap_or_default(),
+    }
+}

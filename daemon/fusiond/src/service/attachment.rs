@@ -1,0 +1,314 @@
+//! `fusion.v1.Attachment`.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fusion_calibrations::chips;
+use fusion_calibrations::engine::Engine;
+use fusion_calibrations::live::Observation;
+use fusion_calibrations::sample::{FinishTimes, Unit};
+use fusion_calibrations::shape::Layer;
+use fusion_proto::v1::attach_reply::Message as Told;
+use fusion_proto::v1::attach_request::Message as Said;
+use fusion_proto::v1::attachment_server::Attachment;
+use fusion_proto::{PROTOCOL, v1};
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::Parts;
+use crate::clients::{Activity, AttachError, Introduction, Membership};
+use crate::measure::unix_ms;
+use crate::table::Identity;
+
+/// How long a client may take to say hello.
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
+/// How long a client may not read before it is dropped.
+const READ_LIMIT: Duration = Duration::from_secs(5);
+/// Messages that wait for a slow reader. Deltas are built when there is room, so a slow reader gets fewer and larger ones.
+const BACKLOG: usize = 2;
+/// Observations in one message.
+const MOST_OBSERVATIONS: usize = 256;
+/// Names are for people; longer ones are cut.
+const LONGEST_NAME: usize = 100;
+
+/// Speaks with inference processes.
+pub struct AttachmentService(pub Arc<Parts>);
+
+type Replies = mpsc::Sender<Result<v1::AttachReply, Status>>;
+
+#[tonic::async_trait]
+impl Attachment for AttachmentService {
+    type AttachStream = Pin<Box<dyn Stream<Item = Result<v1::AttachReply, Status>> + Send>>;
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<v1::AttachRequest>>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        let mut said = request.into_inner();
+        let introduction = introduce(&mut said).await?;
+        let member = self
+            .0
+            .clients
+            .attach(introduction, unix_ms(SystemTime::now()))
+            .map_err(|error| refused(&error))?;
+        let (replies, stream) = mpsc::channel(BACKLOG);
+        let parts = Arc::clone(&self.0);
+        tokio::spawn(async move { converse(&parts, &member, said, replies).await });
+        Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
+    }
+
+    async fn list_clients(
+        &self,
+        _request: Request<v1::ListClientsRequest>,
+    ) -> Result<Response<v1::ListClientsReply>, Status> {
+        Ok(Response::new(v1::ListClientsReply { clients: self.0.client_list() }))
+    }
+}
+
+/// Waits for the hello and reads it.
+async fn introduce(said: &mut Streaming<v1::AttachRequest>) -> Result<Introduction, Status> {
+    let first = tokio::time::timeout(HELLO_LIMIT, said.message())
+        .await
+        .map_err(|_| Status::deadline_exceeded("no hello within 5 s"))??;
+    let Some(v1::AttachRequest { message: Some(Said::Hello(hello)) }) = first else {
+        return Err(Status::failed_precondition("the first message must be a hello"));
+    };
+    if hello.protocol != PROTOCOL {
+        return Err(Status::failed_precondition(format!(
+            "this fusiond {} speaks protocol {PROTOCOL}, the client {} speaks {}: update the older one",
+            env!("CARGO_PKG_VERSION"),
+            hello.version,
+            hello.protocol
+        )));
+    }
+    let layers = hello.layers.iter().map(Layer::try_from).collect::<Result<_, _>>();
+    Ok(Introduction {
+        pid: hello.pid,
+        name: hello.name.chars().take(LONGEST_NAME).collect(),
+        version: hello.version.chars().take(LONGEST_NAME).collect(),
+        engine: hello.engine.map(Engine::from),
+        layers: layers.map_err(|error| super::invalid(&error))?,
+        typical_rows: hello.typical_rows,
+    })
+}
+
+fn refused(error: &AttachError) -> Status {
+    Status::resource_exhausted(error.to_string())
+}
+
+/// One client's life: listens to it, and tells it what changes, until either side leaves or the daemon drains.
+async fn converse(parts: &Parts, member: &Membership, said: Streaming<v1::AttachRequest>, replies: Replies) {
+    let ended = tokio::select! {
+        () = parts.drain.cancelled() => Ok(()),
+        ended = listen(parts, member, said) => ended,
+        ended = tell(parts, member, &replies) => ended,
+    };
+    if let Err(status) = ended {
+        tracing::info!(client = member.introduction().name, "a client is dropped: {}", status.message());
+        let _ = replies.try_send(Err(status));
+    }
+}
+
+async fn listen(
+    parts: &Parts,
+    member: &Membership,
+    mut said: Streaming<v1::AttachRequest>,
+) -> Result<(), Status> {
+    // A broken connection is a client that ended: no news.
+    while let Ok(Some(request)) = said.message().await {
+        match request.message {
+            Some(Said::Activity(activity)) => member.turn(match activity.state() {
+                v1::ActivityState::Busy => Activity::Busy,
+                v1::ActivityState::Idle | v1::ActivityState::Unspecified => Activity::Idle,
+            }),
+            Some(Said::Observations(observations)) => parts.observe(member, &observations)?,
+            Some(Said::Hello(_)) => return Err(Status::failed_precondition("hello is said once")),
+            // A newer client says more than this version knows.
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+async fn tell(parts: &Parts, member: &Membership, replies: &Replies) -> Result<(), Status> {
+    let mut revision = parts.clients.revision();
+    let mut identity = parts.jobs.identity();
+    let mut told = Teller::default();
+    loop {
+        let number = *revision.borrow_and_update();
+        let who = identity.borrow_and_update().clone();
+        if let Some(reply) = told.news(parts, member, number, who.as_ref()) {
+            tokio::time::timeout(READ_LIMIT, replies.send(Ok(reply)))
+                .await
+                .map_err(|_| Status::deadline_exceeded("the client did not read for 5 s: attach again"))?
+                .map_err(|_| Status::cancelled("the client left"))?;
+        }
+        tokio::select! {
+            changed = revision.changed() => changed.map_err(|_| Status::cancelled("the daemon ends"))?,
+            changed = identity.changed() => changed.map_err(|_| Status::cancelled("the daemon ends"))?,
+        }
+    }
+}
+
+/// What a client was told last, so that only changes are sent.
+#[derive(Default)]
+struct Teller {
+    identity: Option<Identity>,
+    snapshot_sent: bool,
+    conditions: Option<v1::Conditions>,
+    layers: HashMap<Layer, v1::LayerKnowledge>,
+}
+
+impl Teller {
+    fn news(
+        &mut self,
+        parts: &Parts,
+        member: &Membership,
+        revision: u64,
+        identity: Option<&Identity>,
+    ) -> Option<v1::AttachReply> {
+        let introduction = member.introduction();
+        let current = parts.snapshot(identity, introduction, revision);
+        // Another worker means another machine for the client: everything anew.
+        let anew = !self.snapshot_sent || self.identity.as_ref() != identity;
+        self.identity = identity.cloned();
+        self.snapshot_sent = true;
+        let conditions = (self.conditions != current.conditions).then_some(current.conditions).flatten();
+        self.conditions = current.conditions;
+        let mut changed = Vec::new();
+        for (layer, knowledge) in introduction.layers.iter().zip(&current.layers) {
+            if self.layers.get(layer) != Some(knowledge) {
+                self.layers.insert(*layer, knowledge.clone());
+                changed.push(knowledge.clone());
+            }
+        }
+        let message = if anew {
+            Told::Snapshot(current)
+        } else if changed.is_empty() && conditions.is_none() {
+            return None;
+        } else {
+            Told::Delta(v1::Delta { revision, conditions, layers: changed })
+        };
+        Some(v1::AttachReply { message: Some(message) })
+    }
+}
+
+impl Parts {
+    /// Everything that a client needs.
+    fn snapshot(
+        &self,
+        identity: Option<&Identity>,
+        introduction: &Introduction,
+        revision: u64,
+    ) -> v1::Snapshot {
+        let conditions = self.sensors.conditions();
+        let layers = identity.map(|Identity { chip, engine, .. }| {
+            let engine = introduction.engine.as_ref().unwrap_or(engine);
+            self.knowledge.of(chip, engine, conditions, &introduction.layers, introduction.typical_rows)
+        });
+        v1::Snapshot {
+            revision,
+            chip: identity.map(|identity| (&identity.chip).into()),
+            engine: identity.map(|identity| (&identity.engine).into()),
+            conditions: Some(conditions.into()),
+            row_rule: identity.map(|identity| (&chips::row_rule(&identity.chip)).into()),
+            layers: layers.unwrap_or_default(),
+        }
+    }
+
+    /// The snapshot for the file: of every layer.
+    pub fn whole_snapshot(&self) -> Option<v1::Snapshot> {
+        let identity = self.jobs.identity().borrow().clone()?;
+        let everything = Introduction {
+            pid: 0,
+            name: String::new(),
+            version: String::new(),
+            engine: None,
+            layers: self.knowledge.layers(&identity.chip),
+            typical_rows: 0,
+        };
+        let revision = *self.clients.revision().borrow();
+        Some(self.snapshot(Some(&identity), &everything, revision))
+    }
+
+    fn observe(&self, member: &Membership, observations: &v1::Observations) -> Result<(), Status> {
+        if observations.splits.len() > MOST_OBSERVATIONS {
+            return Err(Status::invalid_argument(format!(
+                "more than {MOST_OBSERVATIONS} observations at once"
+            )));
+        }
+        // What two busy processes see is each other, not the state of the machine.
+        if member.is_contended() {
+            return Ok(());
+        }
+        let identity = self.jobs.identity().borrow().clone();
+        let Some(Identity { chip, engine, .. }) = identity else { return Ok(()) };
+        let engine = member.introduction().engine.clone().unwrap_or(engine);
+        let conditions = self.sensors.conditions();
+        let mut news = false;
+        for split in &observations.splits {
+            let layer = split.layer.as_ref().map(Layer::try_from);
+            let Some(Ok(layer)) = layer else {
+                return Err(Status::invalid_argument("an observation of no layer"));
+            };
+            news |= self.knowledge.observe(&chip, &engine, conditions, layer, &observation(split));
+        }
+        member.observed(observations.splits.len() as u64);
+        if news {
+            self.clients.announce();
+        }
+        Ok(())
+    }
+
+    fn client_list(&self) -> Vec<v1::ClientStatus> {
+        let identity = self.jobs.identity().borrow().clone();
+        let known =
+            identity.as_ref().map(|identity| self.knowledge.layers(&identity.chip)).unwrap_or_default();
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        self.clients
+            .list()
+            .into_iter()
+            .map(|client| {
+                let introduction = &client.introduction;
+                let unknown = introduction.layers.iter().filter(|layer| !known.contains(layer)).count();
+                let own = identity.as_ref().map(|identity| &identity.engine);
+                v1::ClientStatus {
+                    pid: introduction.pid,
+                    name: introduction.name.clone(),
+                    version: introduction.version.clone(),
+                    activity: match client.activity {
+                        Activity::Idle => v1::ActivityState::Idle,
+                        Activity::Busy => v1::ActivityState::Busy,
+                    }
+                    .into(),
+                    layers: count(introduction.layers.len()),
+                    unknown_layers: count(unknown),
+                    observations: client.observations,
+                    attached_at_unix_ms: client.attached_at_unix_ms,
+                    other_engine: introduction
+                        .engine
+                        .as_ref()
+                        .filter(|engine| Some(*engine) != own)
+                        .map(Into::into),
+                }
+            })
+            .collect()
+    }
+}
+
+fn observation(split: &v1::SplitObservation) -> Observation {
+    Observation {
+        rows: split.rows,
+        secondary_rows: split.secondary_rows,
+        total_ms: split.total_ms,
+        finish_times: FinishTimes {
+            primary_ms: split.primary_finish_ms,
+            secondary_ms: split.secondary_finish_ms,
+            first_waited: if split.secondary_waited_first { Unit::Secondary } else { Unit::Primary },
+        },
+    }
+}
