@@ -243,3 +243,35 @@ pub fn composed_rates(grid: &Grid, settings: Settings) -> Vec<Run> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary_of(start: StartKind) -> Summary {
+        let settings = Settings { seeds: 2, noise: 0.015, start };
+        let grids = recorded::all().unwrap().iter().flat_map(|machine| &machine.grids);
+        summarise(grids.flat_map(|grid| replay(grid, &[], settings)).map(|run| (run.regret, run.cost_share)))
+            .unwrap()
+    }
+
+    #[test]
+    fn recorded_chips_are_searched_well_and_cheaply() {
+        for (start, share) in [
+            (StartKind::Cold, 0.15),
+            (StartKind::Prior, 0.10),
+            (StartKind::Warm, 0.06),
+            (StartKind::WrongPrior, 0.18),
+            (StartKind::OtherChips, 0.18),
+        ] {
+            let summary = summary_of(start);
+            assert!(summary.regret_mean <= 0.002 && summary.regret_p95 <= 0.01, "{start:?}: {summary:?}");
+            assert!(summary.cost_share_mean <= share, "{start:?}: {summary:?}");
+        }
+    }
+
+    #[test]
+    fn a_summary_of_nothing_is_none() {
+        assert_eq!(summarise([]), None);
+    }
+}

@@ -57,6 +57,14 @@ pub enum SplitError {
         /// The layer that it lacks.
         missing: &'static str,
     },
+    /// A cache of another model.
+    #[error("the cache has {found} blocks, the model {blocks}: a cache belongs to the model that made it")]
+    ForeignCache {
+        /// Blocks of the cache.
+        found: usize,
+        /// Blocks of the model.
+        blocks: usize,
+    },
     /// The results to compare have different shapes.
     #[error("cannot compare a result of {left:?} with one of {right:?} (rows, outputs)")]
     DifferentShapes {
@@ -81,6 +89,16 @@ pub enum SplitError {
         /// The system's own words.
         source: std::io::Error,
     },
+}
+
+impl SplitError {
+    /// For closures that MLX calls, which can only fail in MLX's own way.
+    pub(crate) fn into_mlx(self) -> mlx_rs::error::Exception {
+        match self {
+            Self::Mlx { source, .. } => source,
+            other => mlx_rs::error::Exception::custom(other.to_string()),
+        }
+    }
 }
 
 /// Attaches what was being done to an error of MLX.

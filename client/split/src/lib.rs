@@ -34,7 +34,9 @@
 //! executable. [`identity::engine`] hashes the file from the same two places.
 
 pub mod identity;
+pub mod model;
 
+mod arm;
 mod error;
 mod linear;
 mod mlx_memory;
@@ -42,15 +44,18 @@ mod operands;
 mod pair;
 mod parts;
 mod platform;
+mod policy;
 mod product;
 mod units;
 mod weight;
 
+pub use arm::Arm;
 pub use error::SplitError;
-pub use linear::{Observation, SplitLinear, split_matmul, split_matmul_sampled};
+pub use linear::{Sampled, SplitLinear, split_matmul, split_matmul_sampled};
 pub use mlx_memory::{active_memory_bytes, limit_mlx_memory, release_memory};
 pub use operands::Operands;
 pub use pair::{PairKind, WorkFactor, WorkFactorError};
+pub use policy::{Call, Fixed, Policy};
 pub use product::{Product, Timing};
 pub use units::{Units, has_gpu};
 pub use weight::Weight;

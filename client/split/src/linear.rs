@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use fusion_calibrations::{
-    sample::{FinishTimes, Unit},
-    shape::{Layout, Shape},
+    live::Observation,
+    sample::Unit,
+    shape::{Layer, Layout},
 };
 use mlx_rs::{Array, ops::indexing::IndexOp as _, transforms, with_stream};
 
@@ -12,17 +13,16 @@ use crate::{
     Units, Weight,
     error::{Doing as _, SplitError},
     parts::{self, Parts},
+    product::ms_since,
 };
 
 /// What one sampled split tells about both units.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Observation {
-    /// What was multiplied.
-    pub shape: Shape,
-    /// Rows of the secondary unit.
-    pub secondary_rows: u32,
-    /// When each part was seen to finish, in ms after the first was built.
-    pub finish_times: FinishTimes,
+pub struct Sampled {
+    /// What the rows went through.
+    pub layer: Layer,
+    /// The rows, both units' finish times, and when the joined result was there.
+    pub observation: Observation,
 }
 
 /// `x · weight`, the first `secondary_rows` of its rows on the secondary unit, the rest on the primary one. `x` is `[..., K]`,
@@ -45,8 +45,9 @@ pub fn split_matmul(
     run(units, x, weight, secondary_rows, None).map(|(result, _)| result)
 }
 
-/// [`split_matmul`] that waits for both units, `first` for the one named, to see when they finish. Before, it waits for all that
-/// was submitted earlier, so that the times are those of this product. No observation unless both units have rows.
+/// [`split_matmul`] that waits for both units, `first` for the one named, to see when they finish, and for the joined result.
+/// Before, it waits for all that was submitted earlier, so that the times are those of this product. Nothing is sampled
+/// unless both units have rows.
 ///
 /// # Errors
 /// As [`split_matmul`].
@@ -56,7 +57,7 @@ pub fn split_matmul_sampled(
     weight: &Weight,
     secondary_rows: u32,
     first: Unit,
-) -> Result<(Array, Option<Observation>), SplitError> {
+) -> Result<(Array, Option<Sampled>), SplitError> {
     run(units, x, weight, secondary_rows, Some(first))
 }
 
@@ -66,7 +67,7 @@ fn run(
     weight: &Weight,
     secondary_rows: u32,
     sample: Option<Unit>,
-) -> Result<(Array, Option<Observation>), SplitError> {
+) -> Result<(Array, Option<Sampled>), SplitError> {
     let input = Input::of(x, weight)?;
     if secondary_rows == 0 {
         let product = with_stream(units.primary(), || weight.product(&input.flat()?))?;
@@ -77,33 +78,47 @@ fn run(
         return Err(SplitError::TooManyRows { secondary_rows, shape });
     }
     transforms::eval([x]).doing("materialising the input of a split")?;
-    let (joined, finish_times) = if secondary_rows == shape.rows() {
+    let (joined, observation) = if secondary_rows == shape.rows() {
         (submit_to_secondary(units, &input, weight, secondary_rows)?, None)
+    } else if let Some(first) = sample {
+        let (joined, observation) = both_sampled(units, &input, weight, secondary_rows, first)?;
+        (joined, Some(observation))
     } else {
-        both(units, &input, weight, secondary_rows, sample)?
+        (submit_to_both(units, &input, weight, secondary_rows)?.join(units)?, None)
     };
-    let observation = finish_times.map(|finish_times| Observation { shape, secondary_rows, finish_times });
-    Ok((input.restored(units, joined, weight)?, observation))
+    let sampled = observation.map(|observation| Sampled { layer: weight.layer(), observation });
+    Ok((input.restored(units, joined, weight)?, sampled))
 }
 
-fn both(
+fn submit_to_both(
     units: &Units,
     input: &Input<'_>,
     weight: &Weight,
     secondary_rows: u32,
-    sample: Option<Unit>,
-) -> Result<(Array, Option<FinishTimes>), SplitError> {
-    if sample.is_some() {
-        units.drain()?;
-    }
-    let start = Instant::now();
-    let parts = Parts::submit(
+) -> Result<Parts, SplitError> {
+    Parts::submit(
         units,
         || weight.product(&input.part(secondary_rows as i32, input.rows)?),
         || secondary_work(units, input, weight, secondary_rows),
-    )?;
-    let finish_times = sample.map(|first| parts.wait(start, first)).transpose()?;
-    Ok((parts.join(units)?, finish_times))
+    )
+}
+
+fn both_sampled(
+    units: &Units,
+    input: &Input<'_>,
+    weight: &Weight,
+    secondary_rows: u32,
+    first: Unit,
+) -> Result<(Array, Observation), SplitError> {
+    units.drain()?;
+    let start = Instant::now();
+    let parts = submit_to_both(units, input, weight, secondary_rows)?;
+    let finish_times = parts.wait(start, first)?;
+    let joined = parts.join(units)?;
+    parts::wait(&joined)?;
+    let total_ms = ms_since(start);
+    let rows = input.rows as u32;
+    Ok((joined, Observation { rows, secondary_rows, total_ms, finish_times }))
 }
 
 fn submit_to_secondary(
@@ -234,7 +249,7 @@ impl SplitLinear {
         x: &Array,
         secondary_rows: u32,
         first: Unit,
-    ) -> Result<(Array, Option<Observation>), SplitError> {
+    ) -> Result<(Array, Option<Sampled>), SplitError> {
         let (product, observation) = split_matmul_sampled(units, x, &self.weight, secondary_rows, first)?;
         Ok((with_stream(units.primary(), || self.with_bias(product))?, observation))
     }
