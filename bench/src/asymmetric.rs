@@ -1,13 +1,12 @@
 //! Whether the daemon finds the ratio of two units whose speeds it doesn't know.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use anyhow::{Context, Result};
 use fusion_calibrations::shape::{Layout, Shape, WeightFormat};
 use fusion_calibrations::stats::Interval;
 
 use crate::daemon::{Daemon, runtime};
 use crate::figure::{Figure, Limit};
+use crate::random::Random;
 
 /// Factors that are tried.
 const FACTORS: usize = 3;
@@ -16,7 +15,7 @@ const ATTEMPTS: usize = 3;
 
 /// The distance from the optimum 1/(1+f), for random factors f in [1.3, 4].
 pub(crate) fn measure() -> Result<Vec<Figure>> {
-    let mut random = Random(u64::from(SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos()) | 1);
+    let mut random = Random::from_clock();
     (0..FACTORS).map(|_| one(1.3 + 2.7 * random.next())).collect()
 }
 
@@ -45,17 +44,4 @@ fn one(factor: f64) -> Result<Figure> {
         "chosen {:.4}, optimum {optimum:.4}, machine time {:.0} ms",
         estimate.ratio, finished.machine_ms
     )))
-}
-
-/// A small generator (xorshift64): the factors only have to differ from run to run.
-struct Random(u64);
-
-impl Random {
-    /// A number in [0, 1).
-    fn next(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
 }

@@ -10,6 +10,8 @@ mod environment;
 mod figure;
 mod first_run;
 mod latency;
+mod live_search;
+mod random;
 mod rest;
 mod split;
 mod worker;
@@ -46,6 +48,7 @@ type Measure = fn() -> Result<Vec<Figure>>;
 const GROUPS: &[(&str, &str, Measure)] = &[
     ("split", "speed-up of a split on the development pair", split::measure),
     ("asymmetric", "chosen ratio on pairs of unknown speed", asymmetric::measure),
+    ("search", "the search on products of unknown speed", live_search::measure),
     ("latency", "GetRatio over the socket against a bare call", latency::measure),
     ("rest", "memory and wake-ups of a resting daemon", rest::measure),
     ("first-run", "'make run' from a clean clone, twice (takes minutes)", first_run::measure),

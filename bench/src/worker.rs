@@ -44,15 +44,21 @@ impl Worker {
         self.receive()
     }
 
-    /// Milliseconds of one call, and whether nothing disturbed it.
-    pub(crate) fn time(&mut self, request: &Request) -> Result<(f64, bool)> {
+    /// One call, and whether nothing disturbed it.
+    pub(crate) fn sample(&mut self, request: &Request) -> Result<(Timed, bool)> {
         match self.ask(request)? {
-            Reply::Timed(Timed { total_ns, run_delay_ns, .. }) => {
-                let delay = run_delay_ns.unwrap_or(0);
-                Ok((total_ns as f64 / 1e6, delay as f64 <= 0.02 * total_ns as f64))
+            Reply::Timed(timed) => {
+                let delay = timed.run_delay_ns.unwrap_or(0);
+                Ok((timed, delay as f64 <= 0.02 * timed.total_ns as f64))
             }
             other => bail!("the worker answers {other:?} to {request:?}"),
         }
+    }
+
+    /// Milliseconds of one call, and whether nothing disturbed it.
+    pub(crate) fn time(&mut self, request: &Request) -> Result<(f64, bool)> {
+        let (timed, quiet) = self.sample(request)?;
+        Ok((timed.total_ns as f64 / 1e6, quiet))
     }
 }
 

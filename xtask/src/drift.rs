@@ -1,30 +1,20 @@
-//! `cargo xtask drift`: what following live lines is worth, on cells that were recorded in two sessions.
-
-use std::path::PathBuf;
+//! `cargo xtask replay --drift`: what following live lines is worth, on cells that were recorded in two sessions.
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
 use fusion_calibrations::drift::{self, Drift, Settings};
-use fusion_calibrations::recorded;
+use fusion_calibrations::recorded::Grid;
 use fusion_calibrations::rows::RowRule;
 use serde::Serialize;
 
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// JSON file: an object with the key "calibration_grids", or a bare list of grids
-    file: PathBuf,
-    /// Runs per pair of sessions
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    seeds: u64,
-    /// Split calls that are observed
-    #[arg(long, default_value_t = 3)]
-    calls: u32,
-    /// Relative standard deviation of one unit's time
-    #[arg(long, default_value_t = 0.015)]
-    noise: f64,
-    /// One JSON document instead of a table
-    #[arg(long)]
-    json: bool,
+/// How the second session is replayed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    /// Runs per pair of sessions.
+    pub(crate) seeds: u64,
+    /// Split calls that are observed.
+    pub(crate) calls: u32,
+    /// Relative standard deviation of one unit's time.
+    pub(crate) noise: f64,
 }
 
 /// Fractions over all pairs and seeds.
@@ -51,35 +41,32 @@ struct Report {
 /// Replays every pair of sessions and prints the regret with and without correction.
 ///
 /// # Errors
-/// If the file can't be read, or holds no cell that was recorded twice.
-pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let name = arguments.file.display();
-    let text = std::fs::read_to_string(&arguments.file).with_context(|| format!("cannot read {name}"))?;
-    let grids = recorded::parse(&text).with_context(|| name.to_string())?;
-    let pairs = drift::session_pairs(&grids);
+/// If no cell was recorded twice.
+pub(crate) fn run(grids: &[Grid], plan: Plan, json: bool) -> Result<()> {
+    let pairs = drift::session_pairs(grids);
     let runs: Vec<Drift> = pairs
         .iter()
         .flat_map(|(first, second)| {
-            (0..arguments.seeds).filter_map(|seed| {
-                let settings = Settings { observed_calls: arguments.calls, noise: arguments.noise, seed };
+            (0..plan.seeds).filter_map(|seed| {
+                let settings = Settings { observed_calls: plan.calls, noise: plan.noise, seed };
                 drift::replay(first, second, &RowRule::apple(), settings)
             })
         })
         .collect();
     if runs.is_empty() {
-        bail!("{name}: no cell was recorded in two sessions");
+        bail!("no cell was recorded in two sessions");
     }
     let report = Report {
         session_pairs: pairs.len(),
         runs: runs.len(),
-        observed_calls: arguments.calls,
+        observed_calls: plan.calls,
         without_correction: regret(runs.iter().map(|run| run.without)).context("no run")?,
         with_correction: regret(runs.iter().map(|run| run.with)).context("no run")?,
         steady_runs: runs.iter().filter(|run| run.steady).count(),
         steady_without_correction: regret(runs.iter().filter(|run| run.steady).map(|run| run.without)),
         steady_with_correction: regret(runs.iter().filter(|run| run.steady).map(|run| run.with)),
     };
-    print(&report, arguments.json)
+    print(&report, json)
 }
 
 fn regret(values: impl Iterator<Item = f64>) -> Option<Regret> {

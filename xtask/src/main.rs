@@ -47,8 +47,6 @@ enum Chore {
     },
     /// Run the ratio search over recorded calibration grids and print what it chose, and what that cost
     Replay(replay::Arguments),
-    /// Replay cells recorded in two sessions: what following live lines is worth
-    Drift(drift::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -68,7 +66,6 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::DarwinCheck => darwin::check(),
         Chore::Run => run::run(),
         Chore::Bench { arguments } => bench::run(arguments),
-        Chore::Drift(arguments) => drift::run(arguments),
         Chore::Replay(arguments) => replay::run(arguments),
     }
 }

@@ -8,6 +8,8 @@ use fusion_calibrations::recorded::{self, Grid};
 use fusion_calibrations::replay::{self, Run, Settings, StartKind, Summary};
 use serde::Serialize;
 
+use crate::drift;
+
 /// What the search starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Start {
@@ -36,6 +38,12 @@ pub(crate) struct Arguments {
     /// What the search starts from
     #[arg(long, value_enum, default_value_t = Start::Cold)]
     start: Start,
+    /// Replay cells that were recorded in two sessions instead: what following live lines is worth
+    #[arg(long, conflicts_with = "start")]
+    drift: bool,
+    /// With --drift: split calls that are observed
+    #[arg(long, default_value_t = 3, requires = "drift")]
+    calls: u32,
     /// One JSON document instead of a table
     #[arg(long)]
     json: bool,
@@ -100,6 +108,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let file = arguments.file.display();
     let text = std::fs::read_to_string(&arguments.file).with_context(|| format!("can't read {file}"))?;
     let grids = recorded::parse(&text).with_context(|| format!("can't use {file}"))?;
+    if arguments.drift {
+        let Arguments { seeds, calls, noise, json, .. } = *arguments;
+        return drift::run(&grids, drift::Plan { seeds, calls, noise }, json);
+    }
     let settings = Settings {
         seeds: arguments.seeds,
         noise: arguments.noise,
