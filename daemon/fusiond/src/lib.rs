@@ -13,7 +13,7 @@
 //! | [`server`] | the daemon's life from lock to goodbye |
 //! | [`instance`] | one daemon a user: lock and socket |
 //! | [`service`] | gRPC |
-//! | [`jobs`], [`measure`], [`worker`] | measuring on demand |
+//! | [`jobs`], [`measure`], [`machine`], [`worker`] | measuring on demand |
 //! | [`table`] | what is served |
 //! | [`store`] | what is kept |
 //! | [`sensors`] | the state of the machine |
@@ -22,6 +22,7 @@
 pub mod instance;
 pub mod jobs;
 pub mod logs;
+pub mod machine;
 pub mod measure;
 mod platform;
 pub mod sensors;

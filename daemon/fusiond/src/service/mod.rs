@@ -2,6 +2,7 @@
 
 mod calibration;
 mod control;
+mod explain;
 mod ratios;
 mod store;
 

@@ -5,6 +5,7 @@
 mod faults;
 mod interop;
 mod jobs;
+mod machines;
 mod scripted_worker;
 mod serving;
 mod shutdown;
@@ -43,6 +44,14 @@ fn main() {
             a_second_calibration_measures_nothing
             repeated_shapes_are_measured_once
             a_cancelled_job_keeps_what_was_committed;
+        machines:
+            a_recorded_machine_is_calibrated_like_any_other
+            recorded_numbers_are_labelled_everywhere
+            a_shape_that_was_not_recorded_is_refused_with_what_was
+            recorded_modelled_and_measured_never_mix
+            a_modelled_machine_has_finish_times
+            an_unknown_machine_lists_the_known_ones
+            a_discovered_cliff_is_remembered;
         faults:
             impossible_requests_are_refused_by_name
             an_oversized_message_is_refused
