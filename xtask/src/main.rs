@@ -2,6 +2,7 @@
 
 mod bench;
 mod darwin;
+mod gates;
 mod drift;
 mod process;
 mod replay;
@@ -47,6 +48,8 @@ enum Chore {
     },
     /// Run the ratio search over recorded calibration grids and print what it chose, and what that cost
     Replay(replay::Arguments),
+    /// Our gate and the paper's on models of the recorded machines, against stock and the best fixed arm
+    Gates(gates::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -67,5 +70,6 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Run => run::run(),
         Chore::Bench { arguments } => bench::run(arguments),
         Chore::Replay(arguments) => replay::run(arguments),
+        Chore::Gates(arguments) => gates::run(arguments),
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! TODO-DOCS
 
+pub mod arena;
 mod arm;
 mod belief;
 mod bucket;
@@ -13,6 +14,7 @@ pub mod drift;
 mod explain;
 mod ledger;
 mod level;
+pub mod opponent;
 mod options;
 mod predict;
 mod region;

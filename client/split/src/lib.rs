@@ -35,6 +35,7 @@
 
 pub mod identity;
 pub mod model;
+pub mod probe;
 
 mod arm;
 mod error;

@@ -62,6 +62,11 @@ impl Units {
         format!("{}; {}", pair.label().unwrap_or("two CPU streams"), self.threads.description())
     }
 
+    /// Whether the primary unit is a GPU.
+    pub fn is_on_gpu(&self) -> bool {
+        self.on_gpu
+    }
+
     pub(crate) fn primary(&self) -> &Stream {
         &self.primary
     }

@@ -14,19 +14,19 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use fusion_calibrations::chips;
+use fusion_calibrations::lookup::Query;
 use fusion_calibrations::record::Record;
-use fusion_calibrations::search::{Known, Start};
+use fusion_calibrations::search::{Known, Start, points};
 use fusion_calibrations::shape::Shape;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::measure::{self, MeasureError, Measured, unix_ms};
+use crate::machine::{Machine, MachineChoice, MachineError, is_stand_in};
+use crate::measure::{self, MeasureError, Measured, Plan, unix_ms};
 use crate::sensors::Sensors;
 use crate::settings::WorkerSettings;
 use crate::store::{self, StoreError, StoreHandle};
 use crate::table::{Identity, Table};
-use crate::worker::{Worker, WorkerError};
 
 /// Jobs that may wait. Each belongs to a waiting caller, so more means a caller in a loop.
 pub const MAX_WAITING_JOBS: usize = 16;
@@ -84,7 +84,7 @@ pub enum JobError {
     },
     /// No worker can measure.
     #[error("nothing can be measured: {0}")]
-    NoWorker(#[source] WorkerError),
+    NoWorker(#[source] MachineError),
     /// Worker after worker died.
     #[error("{DEATHS_IN_A_ROW} workers in a row died, so the rest was not tried; the last one: {0}")]
     WorkersDie(String),
@@ -227,6 +227,8 @@ struct Queue {
 
 /// What a job works with.
 pub struct Workshop {
+    /// Whose calls are timed.
+    pub machine: MachineChoice,
     /// How to start a worker.
     pub worker: WorkerSettings,
     /// The state of the machine.
@@ -240,9 +242,9 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    async fn start_worker(&self) -> Result<Worker, WorkerError> {
+    async fn start_machine(&self, job: u64) -> Result<Machine, MachineError> {
         let limit = self.sensors.available_memory_bytes().map(|available| available / MEMORY_MARGIN);
-        Worker::start(&self.worker, limit).await
+        Machine::start(&self.machine, &self.worker, limit, job).await
     }
 }
 
@@ -309,9 +311,9 @@ impl Jobs {
 
     /// Starts a worker only to learn who it is.
     pub async fn identify(&self) {
-        match self.workshop.start_worker().await {
-            Ok(worker) => {
-                let _ = self.learn(&worker).await;
+        match self.workshop.start_machine(0).await {
+            Ok(machine) => {
+                let _ = self.learn(&machine).await;
             }
             Err(error) => self.report_worker(Some(error.to_string())),
         }
@@ -374,7 +376,7 @@ impl Jobs {
     }
 
     async fn measure_all(&self, job: &QueuedJob) -> Result<Tally, JobError> {
-        let mut run = Run { jobs: self, job, worker: None, tally: Tally::default(), deaths: 0 };
+        let mut run = Run { jobs: self, job, machine: None, tally: Tally::default(), deaths: 0 };
         run.tell(JobEvent::Started { shapes: job.request.shapes.len(), identity: None }).await?;
         for (index, shape) in job.request.shapes.iter().enumerate() {
             run.tell(JobEvent::ShapeStarted { index, shape: *shape }).await?;
@@ -393,22 +395,26 @@ impl Jobs {
         Ok(run.tally)
     }
 
-    async fn learn(&self, worker: &Worker) -> Result<Identity, WorkerError> {
-        let hello = worker.hello();
-        let mut chip = hello.chip()?;
-        chip.cooling = chips::cooling(&chip.model_identifier);
-        let identity = Identity { chip, engine: hello.engine(), units: hello.units.clone() };
+    async fn learn(&self, machine: &Machine) -> Result<Identity, MachineError> {
+        let identity = machine.identity()?;
         let known = self.workshop.identity.borrow().as_ref() == Some(&identity);
         if !known {
-            // A failure here costs the next start a moment, nothing else.
-            let kept = store::Identity { chip: identity.chip.clone(), engine: identity.engine.clone() };
-            if let Err(error) = self.workshop.store.set_identity(kept).await {
-                tracing::warn!("who measures could not be stored: {error}");
+            // A stand-in is known from the command line; what is kept is who this machine is.
+            if !is_stand_in(&identity.chip) {
+                self.keep_identity(&identity).await;
             }
             self.workshop.identity.send_replace(Some(identity.clone()));
         }
         self.report_worker(None);
         Ok(identity)
+    }
+
+    async fn keep_identity(&self, identity: &Identity) {
+        let kept = store::Identity { chip: identity.chip.clone(), engine: identity.engine.clone() };
+        // A failure here costs the next start a moment, nothing else.
+        if let Err(error) = self.workshop.store.set_identity(kept).await {
+            tracing::warn!("who measures could not be stored: {error}");
+        }
     }
 
     fn report_worker(&self, trouble: Option<String>) {
@@ -453,7 +459,7 @@ fn view(job: &QueuedJob) -> JobView {
 struct Run<'a> {
     jobs: &'a Jobs,
     job: &'a QueuedJob,
-    worker: Option<(Worker, Identity)>,
+    machine: Option<(Machine, Identity)>,
     tally: Tally,
     deaths: u32,
 }
@@ -463,7 +469,7 @@ impl Run<'_> {
         if self.job.request.freshness == Freshness::Reuse && self.answer_from_table(index, shape).await? {
             return Ok(());
         }
-        self.start_worker().await?;
+        self.start_machine().await?;
         // A worker that just introduced itself may be another than the one the table was asked for.
         if self.job.request.freshness == Freshness::Reuse && self.answer_from_table(index, shape).await? {
             return Ok(());
@@ -485,34 +491,34 @@ impl Run<'_> {
         Ok(true)
     }
 
-    async fn start_worker(&mut self) -> Result<(), JobError> {
-        if self.worker.is_some() {
+    async fn start_machine(&mut self) -> Result<(), JobError> {
+        if self.machine.is_some() {
             return Ok(());
         }
-        let started = match self.jobs.workshop.start_worker().await {
-            Ok(worker) => self.jobs.learn(&worker).await.map(|identity| (worker, identity)),
+        let started = match self.jobs.workshop.start_machine(self.job.job).await {
+            Ok(machine) => self.jobs.learn(&machine).await.map(|identity| (machine, identity)),
             Err(error) => Err(error),
         };
-        let (worker, identity) = started.map_err(|error| {
+        let (machine, identity) = started.map_err(|error| {
             self.jobs.report_worker(Some(error.to_string()));
             JobError::NoWorker(error)
         })?;
         let shapes = self.job.request.shapes.len();
         self.tell(JobEvent::Started { shapes, identity: Some(Box::new(identity.clone())) }).await?;
-        self.worker = Some((worker, identity));
+        self.machine = Some((machine, identity));
         Ok(())
     }
 
     async fn measure(&mut self, index: usize, shape: Shape) -> Result<Measured, MeasureError> {
-        let (worker, identity) = self.worker.as_mut().expect("a worker was just started");
+        let (machine, identity) = self.machine.as_mut().expect("a machine was just started");
         let workshop = &self.jobs.workshop;
-        let start = start(workshop, identity, shape);
+        let plan = plan(workshop, identity, shape);
         let events = &self.job.events;
         let progress = |calls, most_calls| {
             // Progress may be lost to a slow reader: the next one tells more.
             let _ = events.try_send(Ok(JobEvent::ShapeProgress { index, calls, most_calls }));
         };
-        measure::measure(worker, identity, shape, start, workshop.sensors.as_ref(), progress).await
+        measure::measure(machine, identity, plan, workshop.sensors.as_ref(), progress).await
     }
 
     async fn commit(&mut self, index: usize, measured: Measured) -> Result<(), JobError> {
@@ -532,10 +538,10 @@ impl Run<'_> {
         self.tally.failed += 1;
         let reason = error.to_string();
         self.tell(JobEvent::ShapeFailed { index, shape, reason: reason.clone() }).await?;
-        if let MeasureError::Worker(error) = error
-            && !error.worker_survives()
+        if let MeasureError::Machine(error) = error
+            && !error.machine_survives()
         {
-            self.worker = None;
+            self.machine = None;
             self.jobs.report_worker(Some(reason.clone()));
             self.deaths += 1;
             if self.deaths >= DEATHS_IN_A_ROW {
@@ -553,14 +559,21 @@ impl Run<'_> {
     }
 }
 
-/// What a search may start from: this very shape by another engine or under other conditions, else what the nearest knowledge predicts.
-fn start(workshop: &Workshop, identity: &Identity, shape: Shape) -> Start {
+/// What is known before a shape is measured. The search starts from this very shape by another engine or under other conditions, else from what the
+/// nearest knowledge predicts.
+fn plan(workshop: &Workshop, identity: &Identity, shape: Shape) -> Plan {
     let records = workshop.table.of_chip(&identity.chip);
     let conditions = workshop.sensors.conditions();
-    let answer = crate::table::answer(&records, &identity.chip, &identity.engine, shape, conditions);
-    match (answer.estimate, answer.lines) {
+    let rule = workshop.table.row_rule(&identity.chip);
+    let query = Query { shape, chip: &identity.chip, engine: &identity.engine, conditions };
+    let answer = crate::table::answer(&records, &query, &rule);
+    let start = match (answer.estimate, answer.lines) {
         (Some(estimate), _) if estimate.shape == shape => Start::Warm(Known::from(estimate)),
         (_, Some(lines)) => Start::Prior(lines),
         _ => Start::Cold,
-    }
+    };
+    let before = workshop.table.exact(identity, shape, conditions);
+    let cliff_evidence =
+        before.map(|record| points::cliff_evidence(&record.samples, shape)).unwrap_or_default();
+    Plan { shape, start, rule, cliff_evidence }
 }

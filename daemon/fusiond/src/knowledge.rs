@@ -8,14 +8,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use fusion_calibrations::chip::Chip;
-use fusion_calibrations::chips;
 use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::estimate::Provenance;
 use fusion_calibrations::lines::Lines;
 use fusion_calibrations::live::{Effect, LiveLines, Observation};
+use fusion_calibrations::lookup::{Answer, Query};
 use fusion_calibrations::record::Record;
-use fusion_calibrations::shape::Layer;
+use fusion_calibrations::rows::RowRule;
+use fusion_calibrations::shape::{Layer, Shape};
 use fusion_proto::v1;
 
 use crate::table::{self, Table};
@@ -32,6 +33,35 @@ struct Place {
     engine: String,
     layer: Layer,
     conditions: Conditions,
+}
+
+/// What a client runs on: chip, code and state of the machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Running<'a> {
+    /// The hardware.
+    pub chip: &'a Chip,
+    /// The code.
+    pub engine: &'a Engine,
+    /// The state of the machine.
+    pub conditions: Conditions,
+}
+
+impl Running<'_> {
+    fn place(&self, layer: Layer) -> Place {
+        Place { chip: self.chip.key(), engine: self.engine.key(), layer, conditions: self.conditions }
+    }
+
+    fn answer<'r>(
+        &self,
+        records: &'r [Arc<Record>],
+        rule: &RowRule,
+        layer: Layer,
+        rows: u32,
+    ) -> Option<Answer<'r>> {
+        let Self { chip, engine, conditions } = *self;
+        let shape = layer.with_rows(rows).ok()?;
+        Some(table::answer(records, &Query { shape, chip, engine, conditions }, rule))
+    }
 }
 
 /// Live lines, and those that clients were told last.
@@ -54,17 +84,14 @@ impl Knowledge {
         Self { table, followed: Mutex::default() }
     }
 
-    /// What is known of `layers` on `chip` with `engine` under `conditions`, in their order.
-    pub fn of(
-        &self,
-        chip: &Chip,
-        engine: &Engine,
-        conditions: Conditions,
-        layers: &[Layer],
-        typical_rows: u32,
-    ) -> Vec<v1::LayerKnowledge> {
-        let records = self.table.of_chip(chip);
-        let one = |layer: &Layer| self.layer(&records, chip, engine, conditions, *layer, typical_rows);
+    /// What is known of `layers`, in their order.
+    pub fn of(&self, running: Running<'_>, layers: &[Layer], typical_rows: u32) -> Vec<v1::LayerKnowledge> {
+        let records = self.table.of_chip(running.chip);
+        let rule = self.table.row_rule(running.chip);
+        let one = |layer: &Layer| match self.live(&running.place(*layer)) {
+            Some(lines) => observed(*layer, lines),
+            None => stored(&records, &rule, running, *layer, typical_rows),
+        };
         layers.iter().map(one).collect()
     }
 
@@ -77,52 +104,22 @@ impl Knowledge {
         layers
     }
 
-    fn layer(
-        &self,
-        records: &[Arc<Record>],
-        chip: &Chip,
-        engine: &Engine,
-        conditions: Conditions,
-        layer: Layer,
-        typical_rows: u32,
-    ) -> v1::LayerKnowledge {
-        let place = Place { chip: chip.key(), engine: engine.key(), layer, conditions };
-        if let Some(live) = self.live(&place) {
-            return v1::LayerKnowledge {
-                layer: Some(layer.into()),
-                lines: Some(live.into()),
-                measured: Vec::new(),
-                provenance: v1::Provenance::Observed.into(),
-                stale_reason: String::new(),
-            };
-        }
-        stored(records, chip, engine, conditions, layer, typical_rows)
-    }
-
     fn live(&self, place: &Place) -> Option<Lines> {
         let followed = self.followed.lock().expect("no holder of this lock panics");
         followed.get(place).map(|followed| followed.live.lines())
     }
 
     /// Takes a client's observation of a layer in; whether clients should be told.
-    pub fn observe(
-        &self,
-        chip: &Chip,
-        engine: &Engine,
-        conditions: Conditions,
-        layer: Layer,
-        observation: &Observation,
-    ) -> bool {
-        let place = Place { chip: chip.key(), engine: engine.key(), layer, conditions };
+    pub fn observe(&self, running: Running<'_>, layer: Layer, observation: &Observation) -> bool {
+        let place = running.place(layer);
         let mut all = self.followed.lock().expect("no holder of this lock panics");
         let followed = match all.get_mut(&place) {
             Some(followed) => followed,
             None => {
-                let records = self.table.of_chip(chip);
-                let shape = layer.with_rows(observation.rows).ok();
-                let lines =
-                    shape.and_then(|shape| table::answer(&records, chip, engine, shape, conditions).lines);
-                let Some(lines) = lines else { return false };
+                let records = self.table.of_chip(running.chip);
+                let rule = self.table.row_rule(running.chip);
+                let answer = running.answer(&records, &rule, layer, observation.rows);
+                let Some(lines) = answer.and_then(|answer| answer.lines) else { return false };
                 all.entry(place).or_insert(Followed { live: LiveLines::new(lines), told: lines })
             }
         };
@@ -155,47 +152,51 @@ fn moved(now: f64, told: f64) -> bool {
     (now / told).ln().abs() > WORTH_TELLING
 }
 
+fn observed(layer: Layer, lines: Lines) -> v1::LayerKnowledge {
+    v1::LayerKnowledge {
+        layer: Some(layer.into()),
+        lines: Some(lines.into()),
+        measured: Vec::new(),
+        provenance: v1::Provenance::Observed.into(),
+        stale_reason: String::new(),
+    }
+}
+
 /// What the stored records say of a layer, or the chip's prior, or nothing.
 fn stored(
     records: &[Arc<Record>],
-    chip: &Chip,
-    engine: &Engine,
-    conditions: Conditions,
+    rule: &RowRule,
+    running: Running<'_>,
     layer: Layer,
     typical_rows: u32,
 ) -> v1::LayerKnowledge {
     let rows = if typical_rows == 0 { TYPICAL_ROWS } else { typical_rows };
-    let mut measured: Vec<u32> = records
-        .iter()
-        .filter(|record| record.estimate.shape.layer() == layer)
-        .map(|record| record.estimate.shape.rows())
-        .collect();
-    measured.sort_unstable();
-    measured.dedup();
-    let answer_for = |rows: u32| {
-        let shape = layer.with_rows(rows).ok()?;
-        Some(table::answer(records, chip, engine, shape, conditions))
-    };
-    let typical = answer_for(rows);
-    let prior = chips::prior_for(chip).is_some();
+    let typical = running.answer(records, rule, layer, rows);
     let provenance = typical.as_ref().and_then(|answer| match answer.estimate {
         Some(estimate) => Some(estimate.provenance),
-        None => (answer.lines.is_some() && prior).then_some(Provenance::Prior),
+        None => answer.lines.map(|_| Provenance::Prior),
+    });
+    let measured = measured_rows(records, layer).into_iter().filter_map(|rows| {
+        let answer = running.answer(records, rule, layer, rows)?;
+        Some(v1::MeasuredRows { rows, secondary_rows: answer.secondary_rows })
     });
     v1::LayerKnowledge {
         layer: Some(layer.into()),
         lines: typical.as_ref().and_then(|answer| answer.lines).map(Into::into),
-        measured: measured
-            .into_iter()
-            .filter_map(|rows| {
-                let answer = answer_for(rows)?;
-                Some(v1::MeasuredRows { rows, secondary_rows: answer.secondary_rows })
-            })
-            .collect(),
+        measured: measured.collect(),
         provenance: provenance.map_or(v1::Provenance::Unspecified, Into::into).into(),
         stale_reason: typical
             .and_then(|answer| answer.stale)
             .map(|reason| reason.to_string())
             .unwrap_or_default(),
     }
+}
+
+/// Row counts that a layer was measured at.
+fn measured_rows(records: &[Arc<Record>], layer: Layer) -> Vec<u32> {
+    let of_layer = records.iter().map(|record| record.estimate.shape).filter(|shape| shape.layer() == layer);
+    let mut rows: Vec<u32> = of_layer.map(Shape::rows).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    rows
 }

@@ -13,8 +13,8 @@
 //! | [`server`] | the daemon's life from lock to goodbye |
 //! | [`instance`] | one daemon a user: lock and socket |
 //! | [`service`] | gRPC |
-//! | [`jobs`], [`measure`], [`worker`] | measuring on demand |
-//! | [`clients`], [`knowledge`] | who is attached, what they are told, what they report |
+//! | [`jobs`], [`measure`], [`machine`], [`worker`] | measuring on demand |
+//! | [`clients`], [`knowledge`], [`snapshot`] | who is attached, what they are told, what they report |
 //! | [`table`] | what is served |
 //! | [`store`] | what is kept |
 //! | [`sensors`] | the state of the machine |
@@ -25,6 +25,7 @@ pub mod instance;
 pub mod jobs;
 pub mod knowledge;
 pub mod logs;
+pub mod machine;
 pub mod measure;
 mod platform;
 pub mod sensors;

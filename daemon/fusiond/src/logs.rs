@@ -1,5 +1,6 @@
 //! Logs: rolling files of the daemon's own, since neither launchd nor systemd's user manager rotates what a daemon prints.
 
+use std::io::IsTerminal;
 use std::path::Path;
 
 use fs_err as fs;
@@ -31,7 +32,9 @@ pub enum LogError {
 /// [`LogError`] if there is no file; the standard error is used all the same.
 pub fn start(directory: &Path) -> Result<WorkerGuard, LogError> {
     let filter = || EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-    let terminal = fmt::layer().with_writer(std::io::stderr).with_target(false).with_filter(filter());
+    let colour = std::io::stderr().is_terminal();
+    let terminal =
+        fmt::layer().with_ansi(colour).with_writer(std::io::stderr).with_target(false).with_filter(filter());
     match open(directory) {
         Ok(appender) => {
             let (writer, guard) = tracing_appender::non_blocking(appender);

@@ -1,18 +1,17 @@
-//! Measures one shape: the search asks, the worker times, and what disturbed a call is noticed here.
+//! Measures one shape: the search asks, the machine times, and what disturbed a call is noticed here.
 
 use std::time::{Duration, Instant, SystemTime};
 
-use fusion_calibrations::chips;
 use fusion_calibrations::estimate::{Estimate, Provenance};
 use fusion_calibrations::record::Record;
-use fusion_calibrations::sample::{DropReason, Sample, Unit};
+use fusion_calibrations::rows::RowRule;
+use fusion_calibrations::sample::{DropReason, Sample};
 use fusion_calibrations::search::{Ask, Options, Outcome, Search, SearchError, Start, Step};
 use fusion_calibrations::shape::Shape;
-use fusion_frames::Request;
 
+use crate::machine::{Machine, MachineError, Terms, Timing};
 use crate::sensors::Sensors;
 use crate::table::Identity;
-use crate::worker::{Worker, WorkerError};
 
 /// Share of a call during which a unit's thread may wait for a core before the call counts as disturbed. Two calls of a quiet machine
 /// differ by about 1.5 %, so a smaller wait can't be seen in the times.
@@ -25,9 +24,9 @@ const CLOCK_GAP: Duration = Duration::from_millis(500);
 /// Why a shape has no estimate.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// The worker failed.
+    /// The machine failed, or doesn't know the shape.
     #[error(transparent)]
-    Worker(#[from] WorkerError),
+    Machine(#[from] MachineError),
     /// The machine was too busy for a usable sample.
     #[error(
         "no usable sample of {shape}: {dropped} of {calls} calls were disturbed; measure again on a quieter machine"
@@ -57,6 +56,19 @@ pub enum MeasureError {
     Search(#[from] SearchError),
 }
 
+/// What is known before a shape is measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The shape.
+    pub shape: Shape,
+    /// What the search starts from.
+    pub start: Start,
+    /// The chip's row rule, with what earlier calibrations learnt.
+    pub rule: RowRule,
+    /// Calls of the record before that show a cliff: the new record keeps them, since the search won't look there again.
+    pub cliff_evidence: Vec<Sample>,
+}
+
 /// A measured shape.
 #[derive(Debug)]
 pub struct Measured {
@@ -66,21 +78,21 @@ pub struct Measured {
     pub machine_ms: f64,
 }
 
-/// Measures `shape` with `worker`, starting from what is known. `progress` is told (calls made, calls at most).
+/// Measures a shape with `machine`, starting from what is known. `progress` is told (calls made, calls at most).
 ///
 /// # Errors
 /// Every [`MeasureError`]; nothing was stored.
 pub async fn measure(
-    worker: &mut Worker,
+    machine: &mut Machine,
     identity: &Identity,
-    shape: Shape,
-    start: Start,
+    plan: Plan,
     sensors: &dyn Sensors,
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Measured, MeasureError> {
     let conditions = sensors.conditions();
-    worker.prepare(shape.into()).await?;
-    let options = Options { start, rule: chips::row_rule(&identity.chip), ..Options::default() };
+    let Plan { shape, start, rule, cliff_evidence } = plan;
+    let Terms { evidence, candidates, budget } = machine.prepare(shape).await?;
+    let options = Options { start, rule, evidence, candidates, budget, ..Options::default() };
     let mut search = Search::new(shape, options);
     let mut repeated = Vec::new();
     let outcome = loop {
@@ -88,12 +100,12 @@ pub async fn measure(
             Step::Done(outcome) => break outcome,
             Step::Measure(ask) => ask,
         };
-        let sample = time_undisturbed(worker, ask, sensors, &mut repeated).await?;
+        let sample = time_undisturbed(machine, ask, sensors, &mut repeated).await?;
         search.tell(sample)?;
         progress(search.calls(), search.calls_at_most());
     };
-    let relative_error = check(worker, shape, &outcome).await?;
-    let samples: Vec<Sample> = search.samples().iter().chain(&repeated).copied().collect();
+    let relative_error = check(machine, shape, &outcome).await?;
+    let mut samples: Vec<Sample> = search.samples().iter().chain(&repeated).copied().collect();
     let machine_ms = samples.iter().map(|sample| sample.total_ms).sum();
     let (Some(stock_ms), Some(speed_up)) = (outcome.stock_ms, outcome.speed_up) else {
         let dropped = samples.iter().filter(|sample| !sample.is_kept()).count();
@@ -114,6 +126,8 @@ pub async fn measure(
         measured_at_unix_ms: unix_ms(SystemTime::now()),
         provenance: Provenance::Measured,
     };
+    // After counting: these are no calls of this calibration.
+    samples.extend(cliff_evidence);
     let record = Record {
         chip: identity.chip.clone(),
         engine: identity.engine.clone(),
@@ -129,9 +143,9 @@ fn count(samples: &[Sample], kept: bool) -> u32 {
 }
 
 /// Compares the best split's result with the unsplit one, whether or not it was chosen.
-async fn check(worker: &mut Worker, shape: Shape, outcome: &Outcome) -> Result<Option<f64>, MeasureError> {
+async fn check(machine: &mut Machine, shape: Shape, outcome: &Outcome) -> Result<Option<f64>, MeasureError> {
     let Some(rows) = outcome.best_split_rows else { return Ok(None) };
-    let found = worker.check(rows).await?;
+    let Some(found) = machine.check(rows).await? else { return Ok(None) };
     let bound = shape.layer().format().relative_error_bound(shape.layer().inputs());
     // Not-a-number fails too.
     if found <= bound { Ok(Some(found)) } else { Err(MeasureError::WrongResult { shape, found, bound }) }
@@ -139,37 +153,29 @@ async fn check(worker: &mut Worker, shape: Shape, outcome: &Outcome) -> Result<O
 
 /// Makes one call, again if it was disturbed; the disturbed ones go to `repeated`. After [`REPETITIONS`] the last one is returned, marked.
 async fn time_undisturbed(
-    worker: &mut Worker,
+    machine: &mut Machine,
     ask: Ask,
     sensors: &dyn Sensors,
     repeated: &mut Vec<Sample>,
-) -> Result<Sample, WorkerError> {
+) -> Result<Sample, MachineError> {
     for _ in 1..REPETITIONS {
-        let sample = time(worker, ask, sensors).await?;
+        let sample = time(machine, ask, sensors).await?;
         if sample.is_kept() {
             return Ok(sample);
         }
         repeated.push(sample);
     }
-    time(worker, ask, sensors).await
+    time(machine, ask, sensors).await
 }
 
-async fn time(worker: &mut Worker, ask: Ask, sensors: &dyn Sensors) -> Result<Sample, WorkerError> {
-    let (request, first_waited) = match ask {
-        Ask::Stock => (Request::Stock, Unit::Primary),
-        Ask::Split { secondary_rows, first_waited } => {
-            let secondary_first = first_waited == Unit::Secondary;
-            (Request::Split { secondary_rows, secondary_first }, first_waited)
-        }
-    };
+async fn time(machine: &mut Machine, ask: Ask, sensors: &dyn Sensors) -> Result<Sample, MachineError> {
     let before = (sensors.conditions(), Instant::now(), SystemTime::now());
-    let timed = worker.time(&request).await?;
-    let sample = timed.sample(ask.secondary_rows(), first_waited);
+    let Timing { sample, run_delay_ms } = machine.time(ask).await?;
     let reason = if clock_gap(before.1.elapsed(), before.2.elapsed().ok()) {
         Some(DropReason::ClockGap)
     } else if before.0 != sensors.conditions() {
         Some(DropReason::ConditionsChanged)
-    } else if is_disturbed(timed.run_delay_ns, timed.total_ns) {
+    } else if is_disturbed(run_delay_ms, sample.total_ms) {
         Some(DropReason::Disturbed)
     } else {
         None
@@ -182,8 +188,8 @@ fn clock_gap(monotonic: Duration, wall: Option<Duration>) -> bool {
     wall.is_none_or(|wall| wall.abs_diff(monotonic) > CLOCK_GAP)
 }
 
-fn is_disturbed(run_delay_ns: Option<u64>, total_ns: u64) -> bool {
-    run_delay_ns.is_some_and(|delay| delay as f64 > TOLERATED_RUN_DELAY * total_ns as f64)
+fn is_disturbed(run_delay_ms: Option<f64>, total_ms: f64) -> bool {
+    run_delay_ms.is_some_and(|delay| delay > TOLERATED_RUN_DELAY * total_ms)
 }
 
 /// Milliseconds since 1970 (UTC); 0 before.
@@ -207,8 +213,8 @@ mod tests {
 
     #[test]
     fn a_long_wait_for_a_core_is_a_disturbance() {
-        assert!(!is_disturbed(None, 1_000_000));
-        assert!(!is_disturbed(Some(19_000), 1_000_000));
-        assert!(is_disturbed(Some(21_000), 1_000_000));
+        assert!(!is_disturbed(None, 1.0));
+        assert!(!is_disturbed(Some(0.019), 1.0));
+        assert!(is_disturbed(Some(0.021), 1.0));
     }
 }

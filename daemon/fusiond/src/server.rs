@@ -32,6 +32,7 @@ use tonic::transport::Server;
 use crate::instance::{Instance, InstanceError};
 use crate::jobs::{Jobs, Workshop};
 use crate::knowledge::Knowledge;
+use crate::machine::is_stand_in;
 use crate::measure::unix_ms;
 use crate::sensors::Sensors;
 use crate::service::{
@@ -129,14 +130,14 @@ fn open(
         tracing::warn!("the store was repaired: {reason}");
     }
     let records = opened.store.latest(Scope::All)?;
-    let identity = opened.store.last_identity()?.map(|store::Identity { chip, engine }| Identity {
-        chip,
-        engine,
-        units: String::new(),
-    });
+    let identity = match settings.machine.stand_in() {
+        Some(stand_in) => Some(stand_in),
+        None => last_worker(&opened.store)?,
+    };
     let table = Arc::new(Table::new(records.into_iter().map(|stored| stored.record)));
     let store = StoreHandle::spawn(opened.store)?;
     let workshop = Workshop {
+        machine: settings.machine,
         worker: settings.worker.clone(),
         sensors: Arc::clone(&sensors),
         table: Arc::clone(&table),
@@ -156,6 +157,12 @@ fn open(
         started_at_unix_ms: unix_ms(SystemTime::now()),
         drain,
     }))
+}
+
+/// Who the last worker was. A stand-in is not what a worker will be.
+fn last_worker(store: &impl CalibrationStore) -> Result<Option<Identity>, StoreError> {
+    let last = store.last_identity()?.filter(|last| !is_stand_in(&last.chip));
+    Ok(last.map(|store::Identity { chip, engine }| Identity { chip, engine, units: String::new() }))
 }
 
 async fn serve(

@@ -1,6 +1,7 @@
 //! What is served: every record in memory, and who the worker is.
 //!
-//! The table is read by every call and written by the job that commits; the store is not read again after the start.
+//! The table is read by every call and written by the job that commits; the store is not read again after the start. Cliffs that calibrations
+//! discovered are read off the records' samples when a record comes in: the records stay the only place where they are kept.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,6 +13,8 @@ use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::lookup::{self, Answer, Candidate, Query};
 use fusion_calibrations::record::Record;
+use fusion_calibrations::rows::{Cliff, RowRule};
+use fusion_calibrations::search::points;
 use fusion_calibrations::shape::Shape;
 
 use crate::store::{CalibrationKey, Scope};
@@ -30,7 +33,30 @@ pub struct Identity {
 /// Every current record.
 #[derive(Debug, Default)]
 pub struct Table {
-    records: RwLock<BTreeMap<Vec<u8>, Arc<Record>>>,
+    entries: RwLock<BTreeMap<Vec<u8>, Entry>>,
+}
+
+/// A record, and the cliffs that its samples show: hardly ever any.
+#[derive(Debug)]
+struct Entry {
+    record: Arc<Record>,
+    cliffs: Vec<Cliff>,
+}
+
+impl Entry {
+    fn keyed(record: Record) -> (Vec<u8>, Self) {
+        let cliffs = points::cliffs(&record.samples, record.estimate.shape);
+        (CalibrationKey::of(&record).to_bytes(), Self { record: Arc::new(record), cliffs })
+    }
+}
+
+/// A cliff that a calibration discovered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LearntCliff {
+    /// The cliff.
+    pub cliff: Cliff,
+    /// The calibration that shows it.
+    pub record: Arc<Record>,
 }
 
 /// How many records there are.
@@ -48,81 +74,99 @@ impl Table {
     /// A table of these records.
     pub fn new(records: impl IntoIterator<Item = Record>) -> Self {
         let table = Self::default();
-        for record in records {
-            table.insert(record);
-        }
+        table.replace(records);
         table
     }
 
     /// Adds a record, or replaces that of the same key.
     pub fn insert(&self, record: Record) {
-        let key = CalibrationKey::of(&record).to_bytes();
-        self.write().insert(key, Arc::new(record));
+        let (key, entry) = Entry::keyed(record);
+        self.write().insert(key, entry);
     }
 
     /// Replaces everything.
     pub fn replace(&self, records: impl IntoIterator<Item = Record>) {
-        let fresh =
-            records.into_iter().map(|record| (CalibrationKey::of(&record).to_bytes(), Arc::new(record)));
-        *self.write() = fresh.collect();
+        let fresh = records.into_iter().map(Entry::keyed).collect();
+        *self.write() = fresh;
     }
 
     /// The record of this very shape, chip and engine under these conditions.
     pub fn exact(&self, identity: &Identity, shape: Shape, conditions: Conditions) -> Option<Arc<Record>> {
         let (chip, engine) = (identity.chip.key(), identity.engine.key());
-        self.read().get(&CalibrationKey { chip, engine, shape, conditions }.to_bytes()).cloned()
+        let key = CalibrationKey { chip, engine, shape, conditions }.to_bytes();
+        self.read().get(&key).map(|entry| Arc::clone(&entry.record))
     }
 
     /// Every record of a chip.
     pub fn of_chip(&self, chip: &Chip) -> Vec<Arc<Record>> {
+        self.each_of_chip(chip, |entry, records: &mut Vec<_>| records.push(Arc::clone(&entry.record)))
+    }
+
+    /// The cliffs that calibrations of a chip discovered, each once.
+    pub fn learnt_cliffs(&self, chip: &Chip) -> Vec<LearntCliff> {
+        self.each_of_chip(chip, |entry, learnt: &mut Vec<LearntCliff>| {
+            for &cliff in &entry.cliffs {
+                if learnt.iter().all(|known| known.cliff != cliff) {
+                    learnt.push(LearntCliff { cliff, record: Arc::clone(&entry.record) });
+                }
+            }
+        })
+    }
+
+    /// How rows are shared on a chip: the shipped rule, and what calibrations learnt.
+    pub fn row_rule(&self, chip: &Chip) -> RowRule {
+        let mut rule = chips::row_rule(chip);
+        rule.cliffs.extend(self.learnt_cliffs(chip).into_iter().map(|learnt| learnt.cliff));
+        rule
+    }
+
+    fn each_of_chip<T: Default>(&self, chip: &Chip, mut with: impl FnMut(&Entry, &mut T)) -> T {
         let prefix = Scope::Chip(&chip.key()).to_bytes();
-        let records = self.read();
-        let from = records.range::<[u8], _>((Bound::Included(&prefix[..]), Bound::Unbounded));
-        from.take_while(|(key, _)| key.starts_with(&prefix)).map(|(_, record)| Arc::clone(record)).collect()
+        let entries = self.read();
+        let from = entries.range::<[u8], _>((Bound::Included(&prefix[..]), Bound::Unbounded));
+        let mut result = T::default();
+        from.take_while(|(key, _)| key.starts_with(&prefix)).for_each(|(_, entry)| with(entry, &mut result));
+        result
     }
 
     /// At most `limit` records behind the key `after` in the order of keys, and the key to go on behind, if there are more.
     pub fn page(&self, after: Option<&[u8]>, limit: usize) -> (Vec<Arc<Record>>, Option<Vec<u8>>) {
-        let records = self.read();
+        let entries = self.read();
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut rest = records.range::<[u8], _>((start, Bound::Unbounded));
+        let mut rest = entries.range::<[u8], _>((start, Bound::Unbounded));
         let page: Vec<_> = rest.by_ref().take(limit).collect();
         let last = page.last().map(|(key, _)| (*key).clone());
         let next = if rest.next().is_some() { last } else { None };
-        (page.into_iter().map(|(_, record)| Arc::clone(record)).collect(), next)
+        (page.into_iter().map(|(_, entry)| Arc::clone(&entry.record)).collect(), next)
     }
 
     /// How many records there are, seen from one identity.
     pub fn counts(&self, identity: Option<&Identity>) -> Counts {
-        let records = self.read();
+        let entries = self.read();
         let of = |engine: bool| {
             let Some(identity) = identity else { return 0 };
             let same = |record: &Record| (record.engine == identity.engine) == engine;
-            records.values().filter(|record| record.chip == identity.chip && same(record)).count() as u64
+            let records = entries.values().map(|entry| &entry.record);
+            records.filter(|record| record.chip == identity.chip && same(record)).count() as u64
         };
-        Counts { all: records.len() as u64, current: of(true), stale: of(false) }
+        Counts { all: entries.len() as u64, current: of(true), stale: of(false) }
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<Vec<u8>, Arc<Record>>> {
-        self.records.read().expect("no holder of this lock panics")
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<Vec<u8>, Entry>> {
+        self.entries.read().expect("no holder of this lock panics")
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<Vec<u8>, Arc<Record>>> {
-        self.records.write().expect("no holder of this lock panics")
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<Vec<u8>, Entry>> {
+        self.entries.write().expect("no holder of this lock panics")
     }
 }
 
-/// Answers for `shape` from `records`, all of one chip, with the shipped prior of that chip behind them.
-pub fn answer<'a>(
-    records: &'a [Arc<Record>],
-    chip: &Chip,
-    engine: &Engine,
-    shape: Shape,
-    conditions: Conditions,
-) -> Answer<'a> {
+/// Answers `query` from `records`, all of its chip, with the shipped prior of that chip behind them; `rule` is [`Table::row_rule`].
+pub fn answer<'a>(records: &'a [Arc<Record>], query: &Query<'_>, rule: &RowRule) -> Answer<'a> {
     let candidates: Vec<Candidate<'a>> = records.iter().map(|record| candidate(record)).collect();
-    let prior = chips::prior_for(chip).and_then(|prior| prior.lines(shape.layer(), chip.gpu_cores));
-    lookup::answer(&Query { shape, chip, engine, conditions }, &candidates, prior, &chips::row_rule(chip))
+    let prior =
+        chips::prior_for(query.chip).and_then(|prior| prior.lines(query.shape.layer(), query.chip.gpu_cores));
+    lookup::answer(query, &candidates, prior, rule)
 }
 
 fn candidate(record: &Record) -> Candidate<'_> {

@@ -23,6 +23,7 @@ use crate::{
     weight::activation_dtype,
 };
 
+pub(crate) use block::swiglu;
 use block::{Block, Linears, Split, Stock};
 use compiled::CompiledBlock;
 pub use geometry::Geometry;

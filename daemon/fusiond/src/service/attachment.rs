@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fusion_calibrations::chips;
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::live::Observation;
 use fusion_calibrations::sample::{FinishTimes, Unit};
@@ -21,6 +20,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::Parts;
 use crate::clients::{Activity, AttachError, Introduction, Membership};
+use crate::knowledge::Running;
 use crate::measure::unix_ms;
 use crate::table::Identity;
 
@@ -208,14 +208,15 @@ impl Parts {
         let conditions = self.sensors.conditions();
         let layers = identity.map(|Identity { chip, engine, .. }| {
             let engine = introduction.engine.as_ref().unwrap_or(engine);
-            self.knowledge.of(chip, engine, conditions, &introduction.layers, introduction.typical_rows)
+            let running = Running { chip, engine, conditions };
+            self.knowledge.of(running, &introduction.layers, introduction.typical_rows)
         });
         v1::Snapshot {
             revision,
             chip: identity.map(|identity| (&identity.chip).into()),
             engine: identity.map(|identity| (&identity.engine).into()),
             conditions: Some(conditions.into()),
-            row_rule: identity.map(|identity| (&chips::row_rule(&identity.chip)).into()),
+            row_rule: identity.map(|identity| (&self.table.row_rule(&identity.chip)).into()),
             layers: layers.unwrap_or_default(),
         }
     }
@@ -248,14 +249,14 @@ impl Parts {
         let identity = self.jobs.identity().borrow().clone();
         let Some(Identity { chip, engine, .. }) = identity else { return Ok(()) };
         let engine = member.introduction().engine.clone().unwrap_or(engine);
-        let conditions = self.sensors.conditions();
+        let running = Running { chip: &chip, engine: &engine, conditions: self.sensors.conditions() };
         let mut news = false;
         for split in &observations.splits {
             let layer = split.layer.as_ref().map(Layer::try_from);
             let Some(Ok(layer)) = layer else {
                 return Err(Status::invalid_argument("an observation of no layer"));
             };
-            news |= self.knowledge.observe(&chip, &engine, conditions, layer, &observation(split));
+            news |= self.knowledge.observe(running, layer, &observation(split));
         }
         member.observed(observations.splits.len() as u64);
         if news {

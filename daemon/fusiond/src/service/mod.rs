@@ -3,6 +3,7 @@
 mod attachment;
 mod calibration;
 mod control;
+mod explain;
 mod ratios;
 mod store;
 

@@ -3,15 +3,17 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use fusion_calibrations::lookup::{Answer, Source};
+use fusion_calibrations::lookup::{Answer, Query, Source};
 use fusion_calibrations::record::Record;
+use fusion_calibrations::rows::RowRule;
+use fusion_calibrations::search::points::{self, Point};
 use fusion_calibrations::shape::Shape;
 use fusion_proto::v1;
 use fusion_proto::v1::ratios_server::Ratios;
 use tonic::{Request, Response, Status};
 
-use super::{Parts, engine, shape};
-use crate::table::{self, Identity};
+use super::{Parts, engine, explain, shape};
+use crate::table::{self, Identity, LearntCliff};
 
 const DEFAULT_PAGE: u32 = 100;
 const LARGEST_PAGE: u32 = 1000;
@@ -65,7 +67,14 @@ impl RatiosService {
         let identity = self.0.identity().await;
         let records =
             identity.as_ref().map(|identity| self.0.table.of_chip(&identity.chip)).unwrap_or_default();
-        Question { shape, identity, wire_engine, records, conditions: self.0.sensors.conditions() }
+        let (rule, learnt) = identity
+            .as_ref()
+            .map(|identity| {
+                (self.0.table.row_rule(&identity.chip), self.0.table.learnt_cliffs(&identity.chip))
+            })
+            .unwrap_or_default();
+        let conditions = self.0.sensors.conditions();
+        Question { shape, identity, wire_engine, records, rule, learnt, conditions }
     }
 }
 
@@ -75,6 +84,8 @@ struct Question {
     identity: Option<Identity>,
     wire_engine: Option<v1::Engine>,
     records: Vec<Arc<Record>>,
+    rule: RowRule,
+    learnt: Vec<LearntCliff>,
     conditions: fusion_calibrations::conditions::Conditions,
 }
 
@@ -89,7 +100,9 @@ impl Question {
 
     fn lookup(&self, identity: &Identity) -> Answer<'_> {
         let engine = engine(self.wire_engine.clone(), identity);
-        table::answer(&self.records, &identity.chip, &engine, self.shape, self.conditions)
+        let (shape, conditions) = (self.shape, self.conditions);
+        let query = Query { shape, chip: &identity.chip, engine: &engine, conditions };
+        table::answer(&self.records, &query, &self.rule)
     }
 
     fn chosen(&self, answer: &Answer<'_>) -> Option<&Arc<Record>> {
@@ -136,14 +149,20 @@ impl Question {
         };
         let answer = self.lookup(identity);
         let record = self.chosen(&answer);
+        let samples = record.map(|record| record.samples.as_slice()).unwrap_or_default();
+        let points: Vec<Point> =
+            record.map(|record| points::points(&record.estimate, samples, &self.rule)).unwrap_or_default();
         v1::ExplainRatioReply {
             answer: Some(self.reply(identity, &answer, record)),
-            summary: summary(self.shape, &answer),
+            summary: explain::summary(self.shape, &answer, &identity.chip),
             considered: self.considered(identity, &answer, record),
-            samples: record
-                .map(|record| record.samples.iter().map(fusion_proto::sample).collect())
-                .unwrap_or_default(),
+            samples: samples.iter().map(fusion_proto::sample).collect(),
             break_even_rows: answer.lines.and_then(|lines| lines.break_even_rows()),
+            balanced_ratio: answer.lines.map(|lines| lines.balanced_ratio().get()),
+            predicted: explain::predicted(self.shape, &answer, &points),
+            points: points.iter().map(explain::point).collect(),
+            not_counted: explain::not_counted(samples),
+            cliffs: explain::cliffs(&identity.chip, self.shape.layer().inputs(), &self.learnt),
         }
     }
 
@@ -189,40 +208,6 @@ fn source(source: Source) -> v1::Source {
         Source::ChipPrior => v1::Source::ChipPrior,
         Source::None => v1::Source::None,
     }
-}
-
-/// The answer in a sentence or two.
-fn summary(shape: Shape, answer: &Answer<'_>) -> String {
-    let mut text = match answer.zero {
-        None => format!(
-            "{} of {} rows go to the secondary unit (ratio {})",
-            answer.secondary_rows,
-            shape.rows(),
-            answer.ratio
-        ),
-        Some(reason) => format!("No split: {reason}"),
-    };
-    let basis = match answer.source {
-        Source::Exact => "measured for this shape under these conditions",
-        Source::OtherConditions => "measured for this shape under other conditions",
-        Source::OtherRows => "from the lines of this layer at another number of rows",
-        Source::OtherEngine => "measured by another OS build or MLX library",
-        Source::ChipPrior => "from the shipped prior of this chip",
-        Source::None => "",
-    };
-    if !basis.is_empty() {
-        let _ = write!(text, ", {basis}");
-    }
-    if let Some(estimate) = answer.estimate {
-        let speed_up = estimate.speed_up;
-        let _ = write!(
-            text,
-            "; the best split was {:.3} times as fast as stock (95 % interval {:.3} to {:.3})",
-            speed_up.value, speed_up.low, speed_up.high
-        );
-    }
-    text.push('.');
-    text
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -72,7 +72,10 @@ pub async fn what_one_client_sees_corrects_all() {
         let first = if index % 2 == 0 { Unit::Secondary } else { Unit::Primary };
         assert!(runner.observe(handle, observed(runner.secondary_rows(handle, 512), 1.5, first)));
         // The next call comes when the answer to this one is there.
-        eventually("the observation", async || (clients(&daemon).await[0].observations > index).then_some(())).await;
+        eventually("the observation", async || {
+            (clients(&daemon).await[0].observations > index).then_some(())
+        })
+        .await;
     }
     // Twice 1.5 times as slow: a quarter of the rows instead of a third.
     eventually("the correction", async || {
@@ -89,7 +92,8 @@ pub async fn two_busy_clients_correct_nothing() {
     let (one, handle) = attach(options(&place)).await;
     let (two, _) = attach(options(&place)).await;
     let (_one_busy, _two_busy) = (one.busy(), two.busy());
-    let busy = async || clients(&daemon).await.iter().all(|client| client.activity() == v1::ActivityState::Busy);
+    let busy =
+        async || clients(&daemon).await.iter().all(|client| client.activity() == v1::ActivityState::Busy);
     eventually("both being busy", async || busy().await.then_some(())).await;
     for _ in 0..6 {
         one.observe(handle, observed(171, 3.0, Unit::Secondary));
@@ -136,7 +140,10 @@ pub async fn without_a_daemon_the_snapshot_file_answers() {
     let mut daemon = place.start("steady").await;
     daemon.calibrate(&["512x896x4864"]).await;
     let file = place.state().join("snapshot.fsnp");
-    eventually("the file", async || std::fs::metadata(&file).is_ok_and(|file| file.len() > 200).then_some(())).await;
+    eventually("the file", async || {
+        std::fs::metadata(&file).is_ok_and(|file| file.len() > 200).then_some(())
+    })
+    .await;
     daemon.signal("-TERM");
     daemon.ended().await;
     let (attachment, handle) = attach(options(&place)).await;
@@ -166,7 +173,10 @@ pub async fn a_client_of_another_protocol_is_refused() {
     let daemon = place.start("steady").await;
     let mut client = AttachmentClient::connect(format!("unix://{}", daemon.socket)).await.unwrap();
     for (message, says) in [
-        (Some(v1::attach_request::Message::Hello(v1::Hello { protocol: 99, ..Default::default() })), "speaks protocol"),
+        (
+            Some(v1::attach_request::Message::Hello(v1::Hello { protocol: 99, ..Default::default() })),
+            "speaks protocol",
+        ),
         (Some(v1::attach_request::Message::Activity(v1::Activity { state: 2 })), "must be a hello"),
         (None, "must be a hello"),
     ] {

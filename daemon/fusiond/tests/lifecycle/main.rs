@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "the modules of one program")]
 
+mod attachment;
 mod faults;
 mod interop;
 mod jobs;
+mod machines;
 mod scripted_worker;
 mod serving;
 mod shutdown;
@@ -43,6 +45,14 @@ fn main() {
             a_second_calibration_measures_nothing
             repeated_shapes_are_measured_once
             a_cancelled_job_keeps_what_was_committed;
+        machines:
+            a_recorded_machine_is_calibrated_like_any_other
+            recorded_numbers_are_labelled_everywhere
+            a_shape_that_was_not_recorded_is_refused_with_what_was
+            recorded_modelled_and_measured_never_mix
+            a_modelled_machine_has_finish_times
+            an_unknown_machine_lists_the_known_ones
+            a_discovered_cliff_is_remembered;
         faults:
             impossible_requests_are_refused_by_name
             an_oversized_message_is_refused
@@ -66,6 +76,15 @@ fn main() {
             a_drain_ends_open_streams
             a_silent_connection_does_not_hold_it_up
             a_killed_daemon_is_replaced_and_knows_everything;
+        attachment:
+            a_client_is_told_at_once_and_whenever_something_changes
+            what_one_client_sees_corrects_all
+            two_busy_clients_correct_nothing
+            whoever_is_busy_is_seen_to_be
+            a_daemon_that_goes_and_comes_is_ridden_through
+            without_a_daemon_the_snapshot_file_answers
+            a_hanging_daemon_delays_nobody
+            a_client_of_another_protocol_is_refused;
         interop:
             python_grpc_speaks_with_it;
     };

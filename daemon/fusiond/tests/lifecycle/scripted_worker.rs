@@ -14,7 +14,7 @@ const PRIMARY_NS_PER_ROW: u64 = 10_000;
 const SECONDARY_NS_PER_ROW: u64 = 20_000;
 
 /// Scripts: `steady`, `slow` (50 ms a call), `dies` (before the first call), `dies-late` (in the third), `hangs`, `old`, `babbles`, `wrong` (product), `refuses` (odd
-/// numbers of rows).
+/// numbers of rows), `cliff` (the secondary unit is four times slower near a third of 512 rows).
 pub fn run(script: &str) {
     if script == "babbles" {
         println!("Python 3.11.7 (main) on linux. Type \"help\" for more information.");
@@ -91,9 +91,10 @@ fn answer(script: &str, request: &Request, rows: &mut u64) -> Reply {
         Request::Stock => timed(*rows * PRIMARY_NS_PER_ROW, None),
         Request::Split { secondary_rows, .. } => {
             let secondary = u64::from(*secondary_rows);
+            let slower = if script == "cliff" && secondary.abs_diff(170) <= 5 { 4 } else { 1 };
             let finish = FinishNanoseconds {
                 primary: (*rows - secondary) * PRIMARY_NS_PER_ROW,
-                secondary: secondary * SECONDARY_NS_PER_ROW,
+                secondary: secondary * SECONDARY_NS_PER_ROW * slower,
             };
             timed(finish.primary.max(finish.secondary), Some(finish))
         }

@@ -1,0 +1,132 @@
+//! The mechanism probe: do two units run at once, and what does it take?
+//!
+//! MLX is lazy. FusionML found that a split only runs on both units at once if its input is already there: in one graph with the
+//! operation that makes the input, the same split is slower than no split (1.38 times stock's speed with a ready input, 0.66 in
+//! a lazy graph, 1.34 with the input materialised first, on an M1). This repeats that experiment on the two units of this machine, with a
+//! whole feed-forward part besides, and says in words what it found. It assumes nothing: two CPU streams, for one, do
+//! not serialise.
+
+mod measure;
+mod verdict;
+
+use fusion_calibrations::{ratio::Ratio, shape::Shape};
+
+use crate::{SplitError, Units};
+
+pub use verdict::{Finding, Verdict};
+
+/// One way to run a product, or a feed-forward part, between two materialised boundaries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Input ready, primary unit alone.
+    ReadyWhole,
+    /// The same again: how quiet the machine is.
+    ReadyWholeAgain,
+    /// Input ready, split.
+    ReadySplit,
+    /// Input made in the same graph, primary unit alone.
+    LazyWhole,
+    /// Input made in the same graph, split.
+    LazySplit,
+    /// Input made and materialised, then primary unit alone.
+    BoundaryWhole,
+    /// Input made and materialised, then split.
+    BoundarySplit,
+    /// Whole feed-forward part, input ready, primary unit alone.
+    FfnReadyWhole,
+    /// Whole feed-forward part, input ready, each unit all of it for its rows.
+    FfnReadySplit,
+    /// Whole feed-forward part, input made in the same graph, primary unit alone.
+    FfnLazyWhole,
+    /// Whole feed-forward part, input made in the same graph, each unit all of it for its rows.
+    FfnLazySplit,
+}
+
+impl Way {
+    /// Every way, in the order of the first round.
+    pub const ALL: [Self; 11] = [
+        Self::ReadyWhole,
+        Self::ReadySplit,
+        Self::LazyWhole,
+        Self::LazySplit,
+        Self::BoundaryWhole,
+        Self::BoundarySplit,
+        Self::ReadyWholeAgain,
+        Self::FfnReadyWhole,
+        Self::FfnReadySplit,
+        Self::FfnLazyWhole,
+        Self::FfnLazySplit,
+    ];
+
+    /// Its name in outputs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReadyWhole => "ready_whole",
+            Self::ReadyWholeAgain => "ready_whole_again",
+            Self::ReadySplit => "ready_split",
+            Self::LazyWhole => "lazy_whole",
+            Self::LazySplit => "lazy_split",
+            Self::BoundaryWhole => "boundary_whole",
+            Self::BoundarySplit => "boundary_split",
+            Self::FfnReadyWhole => "ffn_ready_whole",
+            Self::FfnReadySplit => "ffn_ready_split",
+            Self::FfnLazyWhole => "ffn_lazy_whole",
+            Self::FfnLazySplit => "ffn_lazy_split",
+        }
+    }
+}
+
+/// Wall times in ms: the same number of rounds for every way, in the order of [`Way::ALL`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Timings([Vec<f64>; Way::ALL.len()]);
+
+impl Timings {
+    /// Nothing timed yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the next round's time of `way`, in ms.
+    pub fn push(&mut self, way: Way, ms: f64) {
+        if let Some(times) = Way::ALL.iter().position(|known| *known == way).and_then(|at| self.0.get_mut(at))
+        {
+            times.push(ms);
+        }
+    }
+
+    /// All rounds of `way`, in ms.
+    pub fn of(&self, way: Way) -> &[f64] {
+        Way::ALL
+            .iter()
+            .position(|known| *known == way)
+            .and_then(|at| self.0.get(at))
+            .map_or(&[], Vec::as_slice)
+    }
+}
+
+/// What a probe found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Probe {
+    /// The product; the feed-forward part has it twice (gate, up) and its mirror once (down).
+    pub shape: Shape,
+    /// The secondary unit's rows in every split.
+    pub secondary_rows: u32,
+    /// The balanced ratio that the rows come from, from both units' finish times.
+    pub ratio: Ratio,
+    /// All times.
+    pub timings: Timings,
+    /// How long the units' threads waited for a core in all, in ms; `None` if the system does not tell.
+    pub run_queue_delay_ms: Option<f64>,
+    /// The largest relative error of a split against its unsplit counterpart, no unit.
+    pub relative_error: f64,
+    /// What it means.
+    pub verdict: Verdict,
+}
+
+/// Runs the probe: some 20 seconds. `progress` is told each finished round and how many there are.
+///
+/// # Errors
+/// [`SplitError::Mlx`] if MLX fails.
+pub fn run(units: &Units, progress: impl FnMut(usize, usize)) -> Result<Probe, SplitError> {
+    measure::run(units, progress)
+}
