@@ -34,7 +34,7 @@ use crate::jobs::{Jobs, Workshop};
 use crate::knowledge::Knowledge;
 use crate::machine::is_stand_in;
 use crate::measure::unix_ms;
-use crate::sensors::Sensors;
+use crate::sensors::{Recent, Sensors};
 use crate::service::{
     AttachmentService, CalibrationService, ControlService, Parts, RatiosService, StoreService, admit_own_user,
 };
@@ -151,7 +151,7 @@ fn open(
         knowledge,
         table,
         jobs: Jobs::new(workshop, drain.clone()),
-        sensors,
+        sensors: Recent::new(sensors),
         store,
         store_health: opened.health,
         started_at_unix_ms: unix_ms(SystemTime::now()),
