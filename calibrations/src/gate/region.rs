@@ -33,8 +33,11 @@ const NEW_PREDICTION: f64 = 0.05;
 const CALLS_TO_RESUME: f64 = 3.0;
 /// An arm that stood for so long is tried again soon after it lost, as if it had never failed.
 const FORGIVEN_AFTER_MS: f64 = 600_000.0;
+/// Heat memories after which no trial's heat is left in stock, the slow part included: until then its reference can't rise, and what it takes
+/// beyond its reference is the trial's.
+const COOL_AFTER: f64 = 5.0;
 /// Verifying takes at most one part in this many of the time.
-const VERIFY_SHARE: f64 = 50.0;
+const VERIFY_SHARE: f64 = 20.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
@@ -87,6 +90,10 @@ pub(crate) struct Region {
     faster: Cusum,
     slower: Cusum,
     stock_drifts: bool,
+    /// Stock is slower for good: what was taken for a trial's heat was the machine.
+    blameless: bool,
+    /// The split got faster: stock may have, too.
+    verify_wanted: bool,
     anchor: Option<Level>,
 }
 
@@ -122,6 +129,8 @@ impl Region {
             faster: Cusum::default(),
             slower: Cusum::default(),
             stock_drifts: false,
+            blameless: false,
+            verify_wanted: false,
             anchor: None,
         }
     }
@@ -184,15 +193,12 @@ impl Region {
         if trial {
             self.after_trial_call(arm, log, trusted, now_ms, options);
         } else if arm.is_stock() {
-            self.after_stock_call(
-                arm,
-                log,
-                trusted && since_split_ms >= options.heat_memory_ms,
-                now_ms,
-                options,
-            );
+            self.after_stock_call(arm, log, trusted.then_some(since_split_ms), now_ms, options);
         } else {
             self.after_split_call(log, trusted, now_ms, options);
+        }
+        if std::mem::take(&mut self.blameless) {
+            ledger.forgive_aftermath(&mut self.account);
         }
         self.replan(now_ms, options);
     }
@@ -216,13 +222,9 @@ impl Region {
                 let belief = self.arm_mut(arm);
                 belief.explored = belief.explored.saturating_add(1);
             }
-        } else if matches!(self.phase, Phase::Trial { .. } | Phase::Standing)
-            && arm.is_stock()
-            && since_split_ms < options.heat_memory_ms
-            && stock_ms.is_some()
-            && self.account != Account::default()
+        } else if arm.is_stock() && stock_ms.is_some() && since_split_ms < COOL_AFTER * options.heat_memory_ms
         {
-            ledger.charge(&mut self.account, excess.max(0.0), false);
+            ledger.charge_aftermath(&mut self.account, excess);
         }
     }
 
@@ -253,15 +255,23 @@ impl Region {
         }
     }
 
-    fn after_stock_call(&mut self, arm: Arm, log: f64, clean: bool, now_ms: f64, options: &GateOptions) {
+    fn after_stock_call(
+        &mut self,
+        arm: Arm,
+        log: f64,
+        since_split_ms: Option<f64>,
+        now_ms: f64,
+        options: &GateOptions,
+    ) {
         if let Phase::Trial { arm: tried, calls, .. } = self.phase {
             self.phase = Phase::Trial { arm: tried, calls, since_ms: None };
         }
-        if !clean {
+        let Some(since_split_ms) = since_split_ms.filter(|since| *since >= options.heat_memory_ms) else {
             return;
-        }
+        };
+        let cool = since_split_ms >= COOL_AFTER * options.heat_memory_ms;
         let anew = std::mem::take(&mut self.reference_anew);
-        self.arm_mut(arm).push_reference(log, now_ms, anew);
+        self.arm_mut(arm).push_reference(log, now_ms, anew, cool);
         self.unreferenced = 0;
         if arm == self.beliefs.standing {
             self.watch_stock(arm, log);
@@ -307,6 +317,7 @@ impl Region {
     fn reopen(&mut self) {
         self.stock_drifts = false;
         self.reopened = true;
+        self.blameless = true;
         let standing = self.beliefs.standing;
         for arm in Arm::ALL {
             if arm != standing {
@@ -369,7 +380,9 @@ impl Region {
         }
         let since = now_ms - self.verified_at_ms.unwrap_or(now_ms);
         let may = since > VERIFY_SHARE * options.heat_memory_ms && (!self.pressed() || self.reopened);
-        if may && (down || since > options.verify_every_ms) {
+        self.verify_wanted |= down;
+        if may && (self.verify_wanted || since > options.verify_every_ms) {
+            self.verify_wanted = false;
             self.phase = Phase::Referencing;
         }
     }
@@ -408,6 +421,7 @@ impl Region {
         self.faster.reset();
         self.slower.reset();
         self.stock_drifts = false;
+        self.verify_wanted = false;
         self.anchor = self.arm(self.beliefs.standing).level;
     }
 
@@ -492,7 +506,8 @@ impl Region {
             return None;
         }
         // Not into the heat of the last split, and not while stock still moves.
-        if now_ms - self.split_ended_ms < options.heat_memory_ms {
+        let hot = now_ms - self.split_ended_ms < options.heat_memory_ms;
+        if hot || !self.arm(standing).at_reference() {
             return None;
         }
         let hopeless = self
