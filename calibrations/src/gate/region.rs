@@ -33,6 +33,8 @@ const NEW_PREDICTION: f64 = 0.05;
 const CALLS_TO_RESUME: f64 = 3.0;
 /// An arm that stood for so long is tried again soon after it lost, as if it had never failed.
 const FORGIVEN_AFTER_MS: f64 = 600_000.0;
+/// A short burst of splitting heats little: stock is itself again after so many times its length, and after the heat memory at most.
+const BURST_MEMORY: f64 = 4.0;
 /// Heat memories after which no trial's heat is left in stock, the slow part included: until then its reference can't rise, and what it takes
 /// beyond its reference is the trial's.
 const COOL_AFTER: f64 = 5.0;
@@ -83,6 +85,8 @@ pub(crate) struct Region {
     account: Account,
     last_arm: Option<Arm>,
     split_ended_ms: f64,
+    /// Time in split calls since stock was last seen clean.
+    split_busy_ms: f64,
     reference_anew: bool,
     verified_at_ms: Option<f64>,
     stood_since_ms: f64,
@@ -122,6 +126,7 @@ impl Region {
             account: Account::default(),
             last_arm: None,
             split_ended_ms: f64::NEG_INFINITY,
+            split_busy_ms: 0.0,
             reference_anew: false,
             verified_at_ms: None,
             stood_since_ms: 0.0,
@@ -157,6 +162,11 @@ impl Region {
         self.surroundings.presses()
     }
 
+    /// How long the heat of the latest split calls decides what stock takes, in ms.
+    fn memory_ms(&self, options: &GateOptions) -> f64 {
+        (BURST_MEMORY * self.split_busy_ms).min(options.heat_memory_ms)
+    }
+
     pub(crate) fn activity(&self) -> Activity {
         match self.phase {
             Phase::Standing => Activity::Standing,
@@ -182,6 +192,7 @@ impl Region {
         self.last_arm = Some(arm);
         if arm == Arm::Split {
             self.split_ended_ms = now_ms;
+            self.split_busy_ms += call.ms;
             self.reference_anew = true;
         }
         let log = (call.ms / f64::from(call.rows.max(1))).ln();
@@ -266,10 +277,13 @@ impl Region {
         if let Phase::Trial { arm: tried, calls, .. } = self.phase {
             self.phase = Phase::Trial { arm: tried, calls, since_ms: None };
         }
-        let Some(since_split_ms) = since_split_ms.filter(|since| *since >= options.heat_memory_ms) else {
+        let Some(since_split_ms) = since_split_ms.filter(|since| *since >= self.memory_ms(options)) else {
             return;
         };
         let cool = since_split_ms >= COOL_AFTER * options.heat_memory_ms;
+        if cool {
+            self.split_busy_ms = 0.0;
+        }
         let anew = std::mem::take(&mut self.reference_anew);
         self.arm_mut(arm).push_reference(log, now_ms, anew, cool);
         self.unreferenced = 0;
@@ -506,7 +520,7 @@ impl Region {
             return None;
         }
         // Not into the heat of the last split, and not while stock still moves.
-        let hot = now_ms - self.split_ended_ms < options.heat_memory_ms;
+        let hot = now_ms - self.split_ended_ms < self.memory_ms(options);
         if hot || !self.arm(standing).at_reference() {
             return None;
         }

@@ -83,19 +83,22 @@ fn the_m1_is_sent_back_at_once_and_the_winners_stay() {
 
 #[test]
 fn clear_winners_are_used() {
+    const SEEDS: u64 = 4;
     for cell in arena::cells().iter().filter(|cell| cell.eager_ms / cell.split_ms >= 1.15) {
-        let calls = (300_000.0 / cell.eager_ms) as u64;
-        let fixed = |arm| Player::Fixed(arm).play_block(&mut BlockMachine::new(cell, 1).unwrap(), calls).ms;
-        let best = Arm::ALL.map(fixed).into_iter().fold(f64::INFINITY, f64::min);
-        let ours = Ours::new(cell.options(ArmSet::all()), cell.rows, cell.prediction(), None);
-        let played = Player::Ours(Box::new(ours)).play_block(&mut BlockMachine::new(cell, 1).unwrap(), calls);
-        assert!(
-            best / played.ms >= 0.97,
-            "{} {} {}: {:.3} of the best fixed arm",
-            cell.chip,
-            cell.model,
-            cell.rows,
-            best / played.ms
-        );
+        let calls = (600_000.0 / cell.eager_ms) as u64;
+        let time = |player: &dyn Fn() -> Player| -> f64 {
+            (0..SEEDS)
+                .map(|seed| player().play_block(&mut BlockMachine::new(cell, seed).unwrap(), calls).ms)
+                .sum()
+        };
+        let best = Arm::ALL.map(|arm| time(&|| Player::Fixed(arm))).into_iter().fold(f64::INFINITY, f64::min);
+        let ours = |prediction| {
+            time(&|| {
+                Player::Ours(Box::new(Ours::new(cell.options(ArmSet::all()), cell.rows, prediction, None)))
+            })
+        };
+        let (cold, predicted) = (best / ours(None), best / ours(cell.prediction()));
+        println!("{} {} {}: cold {cold:.3}, predicted {predicted:.3}", cell.chip, cell.model, cell.rows);
+        assert!(cold.min(predicted) >= 0.97, "{} {} {}", cell.chip, cell.model, cell.rows);
     }
 }
