@@ -136,6 +136,22 @@ pub(crate) enum Ratios {
     /// How that ratio comes about: what was considered, measured and rejected
     #[command(after_help = "Example:\n  fusionctl ratios explain 512x896x4864")]
     Explain(OneShape),
+    /// Draw it: the points measured, both units' lines, stock and the choice
+    #[command(after_help = "\
+Examples:
+  fusionctl ratios plot 2048x4096x14336 --format f16 -o ratio.png
+  fusionctl ratios plot 512x896x4864 > ratio.svg")]
+    Plot(Plot),
+}
+
+/// What to draw, and where to.
+#[derive(Debug, Args)]
+pub(crate) struct Plot {
+    #[command(flatten)]
+    pub(crate) shape: OneShape,
+    /// File to write, ending with .svg or .png; replaced if it exists [default: SVG to stdout]
+    #[arg(short = 'o', long = "output", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// A shape.
