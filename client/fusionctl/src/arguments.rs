@@ -84,6 +84,11 @@ Ctrl-C cancels; what was measured by then is kept. Exits with 1 if a shape can't
     /// Check, rebuild or export the store; through the daemon if it runs, else with `fusiond store`
     #[command(subcommand)]
     Store(Store),
+    /// Find out whether this machine's two units run at once, and what that takes; needs no daemon
+    #[command(after_help = "\
+This starts 'fusion-worker --probe', the one beside fusionctl or in PATH, or the one that FUSION_WORKER names, and exits as it
+does. It takes some 20 seconds and both units: close other programs first.")]
+    Probe(Probe),
     /// Stop the daemon and wait until it is gone
     Stop,
     /// Print a completion script
@@ -123,6 +128,14 @@ pub(crate) struct Calibrate {
     /// Measure even what the store knows
     #[arg(long)]
     pub(crate) remeasure: bool,
+}
+
+/// How to probe.
+#[derive(Debug, Args)]
+pub(crate) struct Probe {
+    /// Two CPU streams even where there is a GPU: a development pair, which says nothing about the GPU
+    #[arg(long)]
+    pub(crate) development: bool,
 }
 
 /// What is known about ratios.

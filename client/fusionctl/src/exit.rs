@@ -10,7 +10,7 @@ use fusion_client::ClientError;
 pub(crate) enum Exit {
     /// It did what it was asked.
     Ok = 0,
-    /// At least one shape could not be calibrated.
+    /// At least one shape could not be calibrated, or the probe failed.
     CalibrationFailed = 1,
     /// The command line is wrong. clap's number, too.
     Usage = 2,
@@ -36,7 +36,7 @@ pub(crate) enum Exit {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
-  1    at least one shape could not be calibrated
+  1    at least one shape could not be calibrated, or the probe failed
   2    wrong usage: unknown command, model, shape or format
   65   the daemon refused the content of the request, the store has faults, or there is nothing to draw
   69   the daemon is not running, or does not answer
