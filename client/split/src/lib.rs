@@ -37,7 +37,6 @@ pub mod identity;
 pub mod model;
 pub mod probe;
 
-mod arm;
 mod error;
 mod linear;
 mod mlx_memory;
@@ -50,8 +49,8 @@ mod product;
 mod units;
 mod weight;
 
-pub use arm::Arm;
 pub use error::SplitError;
+pub use fusion_calibrations::gate::Arm;
 pub use linear::{Sampled, SplitLinear, split_matmul, split_matmul_sampled};
 pub use mlx_memory::{active_memory_bytes, limit_mlx_memory, release_memory};
 pub use operands::Operands;

@@ -157,11 +157,7 @@ impl Question {
             predicted: explain::predicted(self.shape, &answer, &points),
             points: points.iter().map(explain::point).collect(),
             not_counted: explain::not_counted(samples),
-            cliffs: explain::cliffs(
-                &identity.chip,
-                self.shape.layer().inputs(),
-                &table.learnt_cliffs(&identity.chip),
-            ),
+            cliffs: explain::cliffs(&identity.chip, self.shape, &table.learnt_cliffs(&identity.chip)),
         }
     }
 
