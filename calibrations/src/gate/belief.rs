@@ -9,6 +9,9 @@ const SETTLED_CALLS: usize = 8;
 /// Fall of the newer half of the window against the older one, in the logarithm, at which stock isn't settled: it still cools.
 const SETTLED_TREND: f64 = -0.01;
 
+/// How much slower than the reference stock may be when a trial begins, in the logarithm.
+const AT_REFERENCE: f64 = 0.01;
+
 /// One arm's calls, condensed.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct ArmBelief {
@@ -33,11 +36,13 @@ impl ArmBelief {
         self.level = self.window.level();
     }
 
-    /// A call of stock running alone, its heat memory over: the reference. `anew` if another arm ran since the last one.
+    /// A call of stock running alone, its heat memory over: the reference. `anew` if another arm ran since the last one; `cool` if it
+    /// ran alone for so long that no trial's heat is left.
     ///
-    /// Down at once, up only when settled: a reference that is too low costs a chance, one that is too high blesses a loser. In
-    /// the heat that a split leaves, stock reads up to 1.5 times its own time (M1: 4009 ms against 2552-2668).
-    pub(crate) fn push_reference(&mut self, log: f64, now_ms: f64, anew: bool) {
+    /// Down at once, up only when cool and settled: a reference that is too low costs a chance, one that is too high blesses a loser. In
+    /// the heat that a split leaves, stock reads up to 1.5 times its own time (M1: 4009 ms against 2552-2668), and each trial would lift it a
+    /// little more.
+    pub(crate) fn push_reference(&mut self, log: f64, now_ms: f64, anew: bool, cool: bool) {
         self.count(now_ms);
         if anew {
             self.window.clear();
@@ -49,11 +54,22 @@ impl ArmBelief {
             None => true,
             Some(level) if seen.value <= level.value => calls >= REFERENCE_CALLS,
             Some(level) => {
-                level.count < REFERENCE_CALLS as u32 || (calls >= SETTLED_CALLS && trend >= SETTLED_TREND)
+                level.count < REFERENCE_CALLS as u32
+                    || (cool && calls >= SETTLED_CALLS && trend >= SETTLED_TREND)
             }
         };
         if take {
             self.level = Some(seen);
+        }
+    }
+
+    /// Whether the latest calls are as fast as the reference, noise aside: the machine isn't hotter than when it was taken.
+    pub(crate) fn at_reference(&self) -> bool {
+        match (self.level, self.window.level()) {
+            (Some(level), Some(seen)) => {
+                seen.faster_than(&level).high > -AT_REFERENCE && seen.value - level.value < 2.0 * AT_REFERENCE
+            }
+            _ => true,
         }
     }
 

@@ -18,10 +18,12 @@ pub struct Lease {
     pub ms: f64,
 }
 
-/// One trial's account: signed excess so far, in ms.
+/// One trial's account, in ms: its calls' signed excess so far, and that of stock in its heat.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Account {
+    open: bool,
     sum_ms: f64,
+    aftermath_ms: f64,
 }
 
 /// What exploring cost this process, and what it may still cost.
@@ -88,8 +90,9 @@ impl Ledger {
         self.time_ms += ms;
     }
 
-    /// An exploring call's excess, or what its heat cost the stock call after it.
+    /// An exploring call's excess.
     pub(crate) fn charge(&mut self, account: &mut Account, excess_ms: f64, free: bool) {
+        account.open = true;
         if free {
             self.free_ms += excess_ms.max(0.0);
             self.lease_ms -= excess_ms.max(0.0);
@@ -97,9 +100,29 @@ impl Ledger {
         }
         let before = account.sum_ms.max(0.0);
         account.sum_ms += excess_ms;
-        let charge = account.sum_ms.max(0.0) - before;
-        self.charged_ms += charge;
-        self.lease_ms -= charge;
+        self.take(account.sum_ms.max(0.0) - before);
+    }
+
+    /// A stock call in the heat of a trial: what it took beyond its reference. Noise cancels; what is left over is the trial's.
+    pub(crate) fn charge_aftermath(&mut self, account: &mut Account, excess_ms: f64) {
+        if !account.open {
+            return;
+        }
+        let before = account.aftermath_ms.max(0.0);
+        account.aftermath_ms += excess_ms;
+        self.take(account.aftermath_ms.max(0.0) - before);
+    }
+
+    /// What was charged as a trial's heat turned out to be the machine's own change. Never touches what the exploring calls cost.
+    pub(crate) fn forgive_aftermath(&mut self, account: &mut Account) {
+        self.take(-account.aftermath_ms.max(0.0));
+        account.aftermath_ms = 0.0;
+        account.open = false;
+    }
+
+    fn take(&mut self, charge_ms: f64) {
+        self.charged_ms += charge_ms;
+        self.lease_ms -= charge_ms;
     }
 }
 

@@ -48,7 +48,7 @@ impl GateOptions {
             margin: 0.03,
             stock_margin: 0.01,
             heat_memory_ms: heat_memory_ms(cooling),
-            retry_ms: 60_000.0,
+            retry_ms: 300_000.0,
             verify_every_ms: 1_800_000.0,
             bypass_rows: crate::lookup::DECODE_ROWS,
         }

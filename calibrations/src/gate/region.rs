@@ -33,8 +33,13 @@ const NEW_PREDICTION: f64 = 0.05;
 const CALLS_TO_RESUME: f64 = 3.0;
 /// An arm that stood for so long is tried again soon after it lost, as if it had never failed.
 const FORGIVEN_AFTER_MS: f64 = 600_000.0;
+/// A short burst of splitting heats little: stock is itself again after so many times its length, and after the heat memory at most.
+const BURST_MEMORY: f64 = 4.0;
+/// Heat memories after which no trial's heat is left in stock, the slow part included: until then its reference can't rise, and what it takes
+/// beyond its reference is the trial's.
+const COOL_AFTER: f64 = 5.0;
 /// Verifying takes at most one part in this many of the time.
-const VERIFY_SHARE: f64 = 50.0;
+const VERIFY_SHARE: f64 = 20.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
@@ -80,6 +85,8 @@ pub(crate) struct Region {
     account: Account,
     last_arm: Option<Arm>,
     split_ended_ms: f64,
+    /// Time in split calls since stock was last seen clean.
+    split_busy_ms: f64,
     reference_anew: bool,
     verified_at_ms: Option<f64>,
     stood_since_ms: f64,
@@ -87,6 +94,10 @@ pub(crate) struct Region {
     faster: Cusum,
     slower: Cusum,
     stock_drifts: bool,
+    /// Stock is slower for good: what was taken for a trial's heat was the machine.
+    blameless: bool,
+    /// The split got faster: stock may have, too.
+    verify_wanted: bool,
     anchor: Option<Level>,
 }
 
@@ -115,6 +126,7 @@ impl Region {
             account: Account::default(),
             last_arm: None,
             split_ended_ms: f64::NEG_INFINITY,
+            split_busy_ms: 0.0,
             reference_anew: false,
             verified_at_ms: None,
             stood_since_ms: 0.0,
@@ -122,6 +134,8 @@ impl Region {
             faster: Cusum::default(),
             slower: Cusum::default(),
             stock_drifts: false,
+            blameless: false,
+            verify_wanted: false,
             anchor: None,
         }
     }
@@ -146,6 +160,11 @@ impl Region {
 
     pub(crate) fn pressed(&self) -> bool {
         self.surroundings.presses()
+    }
+
+    /// How long the heat of the latest split calls decides what stock takes, in ms.
+    fn memory_ms(&self, options: &GateOptions) -> f64 {
+        (BURST_MEMORY * self.split_busy_ms).min(options.heat_memory_ms)
     }
 
     pub(crate) fn activity(&self) -> Activity {
@@ -173,6 +192,7 @@ impl Region {
         self.last_arm = Some(arm);
         if arm == Arm::Split {
             self.split_ended_ms = now_ms;
+            self.split_busy_ms += call.ms;
             self.reference_anew = true;
         }
         let log = (call.ms / f64::from(call.rows.max(1))).ln();
@@ -184,15 +204,12 @@ impl Region {
         if trial {
             self.after_trial_call(arm, log, trusted, now_ms, options);
         } else if arm.is_stock() {
-            self.after_stock_call(
-                arm,
-                log,
-                trusted && since_split_ms >= options.heat_memory_ms,
-                now_ms,
-                options,
-            );
+            self.after_stock_call(arm, log, trusted.then_some(since_split_ms), now_ms, options);
         } else {
             self.after_split_call(log, trusted, now_ms, options);
+        }
+        if std::mem::take(&mut self.blameless) {
+            ledger.forgive_aftermath(&mut self.account);
         }
         self.replan(now_ms, options);
     }
@@ -216,13 +233,9 @@ impl Region {
                 let belief = self.arm_mut(arm);
                 belief.explored = belief.explored.saturating_add(1);
             }
-        } else if matches!(self.phase, Phase::Trial { .. } | Phase::Standing)
-            && arm.is_stock()
-            && since_split_ms < options.heat_memory_ms
-            && stock_ms.is_some()
-            && self.account != Account::default()
+        } else if arm.is_stock() && stock_ms.is_some() && since_split_ms < COOL_AFTER * options.heat_memory_ms
         {
-            ledger.charge(&mut self.account, excess.max(0.0), false);
+            ledger.charge_aftermath(&mut self.account, excess);
         }
     }
 
@@ -253,15 +266,26 @@ impl Region {
         }
     }
 
-    fn after_stock_call(&mut self, arm: Arm, log: f64, clean: bool, now_ms: f64, options: &GateOptions) {
+    fn after_stock_call(
+        &mut self,
+        arm: Arm,
+        log: f64,
+        since_split_ms: Option<f64>,
+        now_ms: f64,
+        options: &GateOptions,
+    ) {
         if let Phase::Trial { arm: tried, calls, .. } = self.phase {
             self.phase = Phase::Trial { arm: tried, calls, since_ms: None };
         }
-        if !clean {
+        let Some(since_split_ms) = since_split_ms.filter(|since| *since >= self.memory_ms(options)) else {
             return;
+        };
+        let cool = since_split_ms >= COOL_AFTER * options.heat_memory_ms;
+        if cool {
+            self.split_busy_ms = 0.0;
         }
         let anew = std::mem::take(&mut self.reference_anew);
-        self.arm_mut(arm).push_reference(log, now_ms, anew);
+        self.arm_mut(arm).push_reference(log, now_ms, anew, cool);
         self.unreferenced = 0;
         if arm == self.beliefs.standing {
             self.watch_stock(arm, log);
@@ -307,6 +331,7 @@ impl Region {
     fn reopen(&mut self) {
         self.stock_drifts = false;
         self.reopened = true;
+        self.blameless = true;
         let standing = self.beliefs.standing;
         for arm in Arm::ALL {
             if arm != standing {
@@ -369,7 +394,9 @@ impl Region {
         }
         let since = now_ms - self.verified_at_ms.unwrap_or(now_ms);
         let may = since > VERIFY_SHARE * options.heat_memory_ms && (!self.pressed() || self.reopened);
-        if may && (down || since > options.verify_every_ms) {
+        self.verify_wanted |= down;
+        if may && (self.verify_wanted || since > options.verify_every_ms) {
+            self.verify_wanted = false;
             self.phase = Phase::Referencing;
         }
     }
@@ -408,6 +435,7 @@ impl Region {
         self.faster.reset();
         self.slower.reset();
         self.stock_drifts = false;
+        self.verify_wanted = false;
         self.anchor = self.arm(self.beliefs.standing).level;
     }
 
@@ -492,7 +520,8 @@ impl Region {
             return None;
         }
         // Not into the heat of the last split, and not while stock still moves.
-        if now_ms - self.split_ended_ms < options.heat_memory_ms {
+        let hot = now_ms - self.split_ended_ms < self.memory_ms(options);
+        if hot || !self.arm(standing).at_reference() {
             return None;
         }
         let hopeless = self

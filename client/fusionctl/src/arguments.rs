@@ -84,6 +84,11 @@ Ctrl-C cancels; what was measured by then is kept. Exits with 1 if a shape can't
     /// Check, rebuild or export the store; through the daemon if it runs, else with `fusiond store`
     #[command(subcommand)]
     Store(Store),
+    /// Find out whether this machine's two units run at once, and what that takes; needs no daemon
+    #[command(after_help = "\
+This starts 'fusion-worker --probe', the one beside fusionctl or in PATH, or the one that FUSION_WORKER names, and exits as it
+does. It takes some 20 seconds and both units: close other programs first.")]
+    Probe(Probe),
     /// Stop the daemon and wait until it is gone
     Stop,
     /// Print a completion script
@@ -125,6 +130,14 @@ pub(crate) struct Calibrate {
     pub(crate) remeasure: bool,
 }
 
+/// How to probe.
+#[derive(Debug, Args)]
+pub(crate) struct Probe {
+    /// Two CPU streams even where there is a GPU: a development pair, which says nothing about the GPU
+    #[arg(long)]
+    pub(crate) development: bool,
+}
+
 /// What is known about ratios.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ratios {
@@ -136,6 +149,22 @@ pub(crate) enum Ratios {
     /// How that ratio comes about: what was considered, measured and rejected
     #[command(after_help = "Example:\n  fusionctl ratios explain 512x896x4864")]
     Explain(OneShape),
+    /// Draw it: the points measured, both units' lines, stock and the choice
+    #[command(after_help = "\
+Examples:
+  fusionctl ratios plot 2048x4096x14336 --format f16 -o ratio.png
+  fusionctl ratios plot 512x896x4864 > ratio.svg")]
+    Plot(Plot),
+}
+
+/// What to draw, and where to.
+#[derive(Debug, Args)]
+pub(crate) struct Plot {
+    #[command(flatten)]
+    pub(crate) shape: OneShape,
+    /// File to write, ending with .svg or .png; replaced if it exists [default: SVG to stdout]
+    #[arg(short = 'o', long = "output", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// A shape.

@@ -10,11 +10,11 @@ use fusion_client::ClientError;
 pub(crate) enum Exit {
     /// It did what it was asked.
     Ok = 0,
-    /// At least one shape could not be calibrated.
+    /// At least one shape could not be calibrated, or the probe failed.
     CalibrationFailed = 1,
     /// The command line is wrong. clap's number, too.
     Usage = 2,
-    /// The daemon refused the request's content, or the store has faults.
+    /// The daemon refused the request's content, the store has faults, or there is nothing to draw.
     BadData = 65,
     /// No daemon, or none that answers.
     NotRunning = 69,
@@ -36,9 +36,9 @@ pub(crate) enum Exit {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
-  1    at least one shape could not be calibrated
+  1    at least one shape could not be calibrated, or the probe failed
   2    wrong usage: unknown command, model, shape or format
-  65   the daemon refused the content of the request, or the store has faults
+  65   the daemon refused the content of the request, the store has faults, or there is nothing to draw
   69   the daemon is not running, or does not answer
   70   internal error
   74   the store, the disk or the output failed

@@ -9,6 +9,7 @@ mod exit;
 mod failure;
 mod json;
 mod output;
+mod plot;
 mod render;
 mod targets;
 

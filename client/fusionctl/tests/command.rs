@@ -249,6 +249,32 @@ fn script(path: &Path, body: &str) {
 }
 
 #[test]
+fn the_probe_is_the_workers() {
+    let directory = directory();
+    let program = directory.path().join("fusionctl");
+    // A copy, because the real worker may lie beside the built one.
+    fs::copy(env!("CARGO_BIN_EXE_fusionctl"), &program).unwrap();
+    let probe = |arguments: &[&str], variables: &[(&str, &Path)]| -> Run {
+        let mut command = Command::new(&program);
+        command.args(arguments).env_clear().envs(variables.iter().copied()).output().unwrap().into()
+    };
+    let missing = probe(&["probe"], &[]);
+    assert_eq!((missing.code, missing.stdout.as_str()), (78, ""));
+    assert!(missing.stderr.contains("no 'fusion-worker' beside fusionctl or in PATH"), "{}", missing.stderr);
+
+    script(&directory.path().join("fusion-worker"), "echo beside \"$@\"; exit 1");
+    let beside = probe(&["probe", "--json", "-q", "--development"], &[]);
+    assert_eq!(
+        (beside.code, beside.stdout.as_str()),
+        (1, "beside --probe --pair development --json --quiet\n")
+    );
+    let named = directory.path().join("another");
+    script(&named, "echo another \"$@\"");
+    let named = probe(&["probe"], &[("FUSION_WORKER", &named)]);
+    assert_eq!((named.code, named.stdout.as_str()), (0, "another --probe\n"));
+}
+
+#[test]
 fn models_need_no_daemon() {
     let nowhere = Path::new("/nonexistent/s");
     let list = run(nowhere, &["models", "list"]);

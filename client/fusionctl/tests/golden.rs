@@ -31,13 +31,17 @@ fn check(name: &str, fake: &Fake, text: &str) {
 #[test]
 fn json() {
     let fake = fake();
-    let cases: [(&str, &[&str]); 11] = [
+    let directory = support::directory();
+    let file = directory.path().join("ratio.svg");
+    let file = file.to_str().unwrap();
+    let cases: [(&str, &[&str]); 12] = [
         ("status.json", &["status"]),
         ("calibrate.json", &["calibrate", "qwen2.5-0.5b"]),
         ("ratios-list.json", &["ratios", "list"]),
         ("ratios-get.json", &["ratios", "get", "512x896x4864"]),
         ("ratios-get-unknown.json", &["ratios", "get", "1x2x3", "--format", "q4/64", "--layout", "kn"]),
         ("ratios-explain.json", &["ratios", "explain", "512x896x896"]),
+        ("ratios-plot.json", &["ratios", "plot", "512x896x896", "-o", file]),
         ("models-show.json", &["models", "show", "qwen2.5-0.5b"]),
         ("store-verify.json", &["store", "verify"]),
         ("store-rebuild.json", &["store", "rebuild", "--yes"]),
@@ -46,7 +50,7 @@ fn json() {
     ];
     for (name, arguments) in cases {
         let run = run(&fake.path(), &[arguments, &["--json", "-q"]].concat());
-        check(name, &fake, &run.stdout);
+        check(name, &fake, &run.stdout.replace(file, "/nowhere/ratio.svg"));
         // The documentation knows every schema.
         let schema = run.stdout.lines().nth(1).unwrap().split('"').nth(3).unwrap().to_owned();
         assert!(include_str!("../JSON.md").contains(&format!("`{schema}`")), "JSON.md lacks {schema}");
@@ -56,12 +60,13 @@ fn json() {
 #[test]
 fn text() {
     let fake = fake();
-    let cases: [(&str, u16, &[&str]); 10] = [
+    let cases: [(&str, u16, &[&str]); 11] = [
         ("calibrate-80.txt", 80, &["calibrate", "qwen2.5-0.5b"]),
         ("calibrate-120.txt", 120, &["calibrate", "qwen2.5-0.5b"]),
         ("ratios-list-80.txt", 80, &["ratios", "list"]),
         ("ratios-list-120.txt", 120, &["ratios", "list"]),
         ("ratios-get.txt", 120, &["ratios", "get", "512x896x4864"]),
+        ("ratios-explain-120.txt", 120, &["ratios", "explain", "512x896x4864"]),
         ("ratios-explain-80.txt", 80, &["ratios", "explain", "512x896x4864"]),
         ("models-show.txt", 80, &["models", "show", "qwen2.5-0.5b"]),
         ("store-verify.txt", 120, &["store", "verify"]),

@@ -22,6 +22,18 @@ pub(crate) struct Args {
     /// Time one product with and without a split, say the result in words, and exit
     #[arg(long)]
     pub(crate) self_test: bool,
+
+    /// Find out whether the two units run at once, and what that takes; say it in words, and exit. Some 20 seconds
+    #[arg(long, conflicts_with = "self_test")]
+    pub(crate) probe: bool,
+
+    /// Print what the probe found as JSON, with all times
+    #[arg(long, requires = "probe")]
+    pub(crate) json: bool,
+
+    /// No progress of the probe on standard error
+    #[arg(long, requires = "probe")]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -67,5 +79,7 @@ mod tests {
         assert!(parse(&["--pair", "asymmetric", "--secondary-work-factor", "0.5"]).is_err());
         assert!(parse(&["--memory-limit-bytes", "0"]).is_err());
         assert!(parse(&["--pair", "triple"]).is_err());
+        assert!(parse(&["--json"]).is_err());
+        assert!(parse(&["--probe", "--self-test"]).is_err());
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! | exit status | meaning |
 //! |---|---|
-//! | 0 | standard input was closed |
+//! | 0 | standard input was closed, or `--probe` or `--self-test` is done |
 //! | 1 | the start failed, or the other side speaks no frames; the reason is on standard error |
 //! | 2 | wrong arguments |
 //! | 127 | the loader did not find MLX (Linux): `cargo xtask setup` puts it back |
@@ -19,9 +19,10 @@ mod args;
 mod conversation;
 mod memory;
 mod platform;
+mod probe;
 mod self_test;
 
-use std::process::ExitCode;
+use std::{io::Write as _, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::Parser as _;
@@ -50,6 +51,12 @@ fn run(args: &Args) -> Result<()> {
     }
     if args.self_test {
         println!("{}", self_test::run(&open(kind)?)?);
+        return Ok(());
+    }
+    if args.probe {
+        let found = probe::run(&open(kind)?, args.json, args.quiet)?;
+        // Whoever closed the pipe has seen enough.
+        let _ = writeln!(std::io::stdout(), "{found}");
         return Ok(());
     }
     // Before MLX is touched: from here on, a library's print lands on standard error.

@@ -3,6 +3,8 @@
 pub(crate) mod calibrate;
 mod completions;
 mod models;
+mod probe;
+mod program;
 mod ratios;
 mod status;
 mod stop;
@@ -24,6 +26,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
         Command::Models(command) => models::run(&command, output),
         Command::Completions { shell } => completions::run(shell, output),
+        Command::Probe(command) => Err(probe::exec(&command, output)),
         Command::Status => wait(status::run(&path(socket)?, output)),
         Command::Stop => wait(stop::run(&path(socket)?, output)),
         Command::Calibrate(command) => wait(calibrate::run(&command, &path(socket)?, output)),

@@ -4,10 +4,12 @@ use fusion_calibrations::shape::Shape;
 use fusion_client::{SocketPath, v1};
 
 use super::connect;
-use crate::arguments::{OneShape, Ratios};
+use crate::arguments::{OneShape, Plot, Ratios};
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json::{self, Schema};
 use crate::output::Output;
+use crate::plot::{self, Format};
 use crate::render;
 
 pub(super) async fn run(command: &Ratios, socket: &SocketPath, output: Output) -> Result<(), Failure> {
@@ -15,6 +17,7 @@ pub(super) async fn run(command: &Ratios, socket: &SocketPath, output: Output) -
         Ratios::List => list(socket, output).await,
         Ratios::Get(shape) => get(parse(shape)?, socket, output).await,
         Ratios::Explain(shape) => explain(parse(shape)?, socket, output).await,
+        Ratios::Plot(plot) => self::plot(plot, socket, output).await,
     }
 }
 
@@ -48,5 +51,31 @@ async fn explain(shape: Shape, socket: &SocketPath, output: Output) -> Result<()
         let explanation = json::ratios::Explanation::new(&shape, &reply);
         return output.print(&json::document(Schema::RatiosExplain, &explanation)?);
     }
-    output.print(&render::answer::explanation(&shape, &reply, output))
+    output.print(&render::explanation::explanation(&shape, &reply, output))
+}
+
+async fn plot(command: &Plot, socket: &SocketPath, output: Output) -> Result<(), Failure> {
+    let shape = parse(&command.shape)?;
+    let file = match &command.file {
+        Some(path) => Some((path, Format::of(path)?)),
+        None if output.json => {
+            return Err(Failure::Usage("--json tells where the picture is: name a file with -o".to_owned()));
+        }
+        None => None,
+    };
+    let reply = connect(socket).await?.explain_ratio(shape, None).await?;
+    let shape = v1::Shape::from(shape);
+    let Some((path, format)) = file else {
+        let svg = plot::render(&shape, &reply, Format::Svg)?;
+        return output.print(&String::from_utf8_lossy(&svg));
+    };
+    let bytes = plot::render(&shape, &reply, format)?;
+    std::fs::write(path, &bytes)
+        .map_err(|error| Failure::ended(Exit::Io, format!("cannot write '{}': {error}", path.display())))?;
+    if output.json {
+        let plot = json::ratios::Plot::new(&shape, path, format.word(), bytes.len());
+        return output.print(&json::document(Schema::RatiosPlot, &plot)?);
+    }
+    output.tell(&format!("drawn: {}", path.display()));
+    Ok(())
 }

@@ -1,9 +1,11 @@
-//! `fusionctl.ratios.list/1`, `fusionctl.ratios.get/1` and `fusionctl.ratios.explain/1`.
+//! `fusionctl.ratios.list/1`, `fusionctl.ratios.get/1`, `fusionctl.ratios.explain/1` and `fusionctl.ratios.plot/1`.
+
+use std::path::Path;
 
 use fusion_client::v1;
 use serde::Serialize;
 
-use super::shared::{Chip, Conditions, Estimate, Lines, Shape, filled, word};
+use super::shared::{Chip, Conditions, Estimate, Interval, Lines, Shape, filled, word};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct List {
@@ -52,10 +54,65 @@ impl Answer {
 #[derive(Debug, Serialize)]
 pub(crate) struct Explanation {
     summary: String,
+    balanced_ratio: Option<f64>,
     break_even_rows: Option<f64>,
     answer: Answer,
+    predicted: Vec<Predicted>,
+    points: Vec<Point>,
+    not_counted: Vec<NotCounted>,
+    cliffs: Vec<Cliff>,
     considered: Vec<Considered>,
     samples: Vec<Sample>,
+}
+
+#[derive(Debug, Serialize)]
+struct Predicted {
+    secondary_rows: u32,
+    primary_ms: f64,
+    secondary_ms: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Point {
+    secondary_rows: u32,
+    total_ms: Option<Interval>,
+    fastest_ms: Option<f64>,
+    slowest_ms: Option<f64>,
+    counted: u32,
+    not_counted: u32,
+    primary_ms: Option<f64>,
+    secondary_ms: Option<f64>,
+    fate: String,
+    reason: String,
+}
+
+#[derive(Debug, Serialize)]
+struct NotCounted {
+    reason: String,
+    calls: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct Cliff {
+    secondary_rows: u32,
+    minimum_inputs: u32,
+    found_by: String,
+    discovered: bool,
+}
+
+/// A picture that was written.
+#[derive(Debug, Serialize)]
+pub(crate) struct Plot {
+    shape: Shape,
+    path: String,
+    format: &'static str,
+    bytes: usize,
+}
+
+impl Plot {
+    pub(crate) fn new(shape: &v1::Shape, path: &Path, format: &'static str, bytes: usize) -> Self {
+        Self { shape: shape.into(), path: path.display().to_string(), format, bytes }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -79,8 +136,13 @@ impl Explanation {
     pub(crate) fn new(shape: &v1::Shape, reply: &v1::ExplainRatioReply) -> Self {
         Self {
             summary: reply.summary.clone(),
+            balanced_ratio: reply.balanced_ratio,
             break_even_rows: reply.break_even_rows,
             answer: Answer::new(shape, &reply.answer.clone().unwrap_or_default()),
+            predicted: reply.predicted.iter().map(Into::into).collect(),
+            points: reply.points.iter().map(Into::into).collect(),
+            not_counted: reply.not_counted.iter().map(Into::into).collect(),
+            cliffs: reply.cliffs.iter().map(Into::into).collect(),
             considered: reply
                 .considered
                 .iter()
@@ -91,6 +153,47 @@ impl Explanation {
                 })
                 .collect(),
             samples: reply.samples.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<&v1::Predicted> for Predicted {
+    fn from(wire: &v1::Predicted) -> Self {
+        let v1::Predicted { secondary_rows, primary_ms, secondary_ms } = *wire;
+        Self { secondary_rows, primary_ms, secondary_ms }
+    }
+}
+
+impl From<&v1::MeasuredPoint> for Point {
+    fn from(point: &v1::MeasuredPoint) -> Self {
+        Self {
+            secondary_rows: point.secondary_rows,
+            total_ms: point.total_ms.as_ref().map(Into::into),
+            fastest_ms: point.fastest_ms,
+            slowest_ms: point.slowest_ms,
+            counted: point.counted,
+            not_counted: point.not_counted,
+            primary_ms: point.primary_ms,
+            secondary_ms: point.secondary_ms,
+            fate: word(point.fate().as_str_name(), "FATE_"),
+            reason: point.reason.clone(),
+        }
+    }
+}
+
+impl From<&v1::NotCounted> for NotCounted {
+    fn from(wire: &v1::NotCounted) -> Self {
+        Self { reason: wire.reason.clone(), calls: wire.calls }
+    }
+}
+
+impl From<&v1::KnownCliff> for Cliff {
+    fn from(wire: &v1::KnownCliff) -> Self {
+        Self {
+            secondary_rows: wire.secondary_rows,
+            minimum_inputs: wire.minimum_inputs,
+            found_by: wire.found_by.clone(),
+            discovered: wire.discovered,
         }
     }
 }

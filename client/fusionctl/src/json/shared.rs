@@ -4,6 +4,8 @@ use fusion_client::v1;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::render::words;
+
 /// A shape, in numbers and as the text that the command line takes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Shape {
@@ -116,6 +118,12 @@ pub(crate) struct Interval {
     high: f64,
 }
 
+impl From<&v1::Interval> for Interval {
+    fn from(interval: &v1::Interval) -> Self {
+        Self { low: interval.low, value: interval.value, high: interval.high }
+    }
+}
+
 /// An estimate of a shape.
 #[derive(Debug, Serialize)]
 pub(crate) struct Estimate {
@@ -135,6 +143,7 @@ pub(crate) struct Estimate {
     stale_reason: Option<String>,
     conditions: Option<Conditions>,
     chip_key: String,
+    pair_label: Option<&'static str>,
     engine: Option<Engine>,
 }
 
@@ -148,11 +157,7 @@ impl From<&v1::Estimate> for Estimate {
             shape: (&shape).into(),
             stock_ms: estimate.stock_ms,
             split_ms: estimate.split_ms,
-            speed_up: estimate.speed_up.map(|interval| Interval {
-                low: interval.low,
-                value: interval.value,
-                high: interval.high,
-            }),
+            speed_up: estimate.speed_up.as_ref().map(Into::into),
             lines: estimate.lines.as_ref().map(Into::into),
             kept_samples: estimate.kept_samples,
             dropped_samples: estimate.dropped_samples,
@@ -162,6 +167,7 @@ impl From<&v1::Estimate> for Estimate {
             stale_reason: filled(&estimate.stale_reason),
             conditions: estimate.conditions.as_ref().map(Into::into),
             chip_key: estimate.chip_key.clone(),
+            pair_label: words::pair_label(&estimate.chip_key),
             engine: estimate.engine.as_ref().map(Into::into),
         }
     }

@@ -1,8 +1,8 @@
-//! The answer for one shape, and how it comes about.
+//! The answer for one shape.
 
 use fusion_client::v1;
 
-use super::table::{Column, Field, fields, table};
+use super::table::{Field, fields};
 use super::words;
 use crate::output::Output;
 
@@ -58,67 +58,6 @@ fn facts(shape: &v1::Shape, reply: &v1::GetRatioReply, output: Output) -> Vec<Fi
     ]
 }
 
-/// How an answer comes about.
-pub(crate) fn explanation(shape: &v1::Shape, reply: &v1::ExplainRatioReply, output: Output) -> String {
-    let break_even = reply
-        .break_even_rows
-        .map_or_else(|| "never, or not known".to_owned(), |rows| format!("predicted from {rows:.0} rows on"));
-    let mut facts = facts(shape, &reply.answer.clone().unwrap_or_default(), output);
-    facts.extend([("because", Some(reply.summary.clone())), ("gains", Some(break_even))]);
-    let mut text = fields(&facts, output);
-    if !reply.considered.is_empty() {
-        text += &format!("\n {}\n{}", output.bold("considered"), considered(&reply.considered, output));
-    }
-    if !reply.samples.is_empty() {
-        text += &format!("\n {}\n{}", output.bold("samples"), samples(&reply.samples, output));
-    }
-    text
-}
-
-fn considered(all: &[v1::Considered], output: Output) -> String {
-    let stacks = [
-        (
-            Column::text("", |c: &v1::Considered| if c.chosen { "chosen" } else { "passed" }.to_owned()),
-            Some(Column::text("shape", |c: &v1::Considered| {
-                c.estimate
-                    .as_ref()
-                    .and_then(|e| e.shape.as_ref())
-                    .map(|s| words::shape(s, false))
-                    .unwrap_or_default()
-            })),
-        ),
-        (
-            Column::number("ratio", |c| {
-                c.estimate.as_ref().map_or_else(String::new, |e| words::ratio(e.ratio))
-            }),
-            None,
-        ),
-        (
-            Column::text("from", |c| c.estimate.as_ref().map_or_else(String::new, words::provenance)),
-            Some(Column::text("conditions", |c: &v1::Considered| {
-                words::conditions(c.estimate.as_ref().and_then(|e| e.conditions.as_ref()))
-            })),
-        ),
-        (Column::text("reason", |c| c.reason.clone()), None),
-    ];
-    table(all, &stacks, output)
-}
-
-fn samples(all: &[v1::Sample], output: Output) -> String {
-    let stacks = [
-        (Column::number("2nd rows", |s: &v1::Sample| s.secondary_rows.to_string()), None),
-        (Column::number("total ms", |s| words::ms(s.total_ms)), None),
-        (Column::number("1st ms", |s| finish(s.primary_finish_ms)), None),
-        (Column::number("2nd ms", |s| finish(s.secondary_finish_ms)), None),
-        (Column::text("dropped because", |s| s.dropped_reason.clone()), None),
-    ];
-    table(all, &stacks, output)
-}
-
-fn finish(ms: Option<f64>) -> String {
-    ms.map_or_else(|| "-".to_owned(), words::ms)
-}
-
 fn lines(lines: &v1::Lines) -> String {
     format!(
         "{:.2} us a row on the primary unit, {:.2} on the secondary, {:.2} on stock; {:.0} us a split",
@@ -129,7 +68,7 @@ fn lines(lines: &v1::Lines) -> String {
     )
 }
 
-fn source(source: v1::Source) -> &'static str {
+pub(super) fn source(source: v1::Source) -> &'static str {
     match source {
         v1::Source::Exact => "this shape under these conditions",
         v1::Source::OtherConditions => "this shape under the nearest known conditions",

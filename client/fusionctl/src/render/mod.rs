@@ -2,6 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod estimates;
+pub(crate) mod explanation;
 pub(crate) mod models;
 pub(crate) mod progress;
 pub(crate) mod ratios;

@@ -7,6 +7,9 @@ use jiff::{Timestamp, tz::TimeZone};
 
 use crate::json::shared;
 
+/// What the MLX version of an engine begins with that is data: see fusiond's `machine`.
+const DATA_ENGINE: &str = "data: ";
+
 /// "1 shape", "2 shapes".
 pub(crate) fn count(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
@@ -20,6 +23,15 @@ pub(crate) fn ms(ms: f64) -> String {
         ms if ms < 99.95 => format!("{ms:.1}"),
         ms => format!("{ms:.0}"),
     }
+}
+
+/// Milliseconds a row to three digits, however small.
+pub(crate) fn fine_ms(ms: f64) -> String {
+    if !(ms.is_finite() && ms > 0.0) {
+        return "0".to_owned();
+    }
+    let digits = (2.0 - ms.log10().floor()).clamp(0.0, 9.0) as usize;
+    format!("{ms:.digits$}")
 }
 
 /// "321 ms", "1.3 s", "2 min 5 s".
@@ -64,7 +76,11 @@ pub(crate) fn chip(chip: &v1::Chip) -> String {
 
 /// What a person must be told about the pair that a chip's key ends with.
 pub(crate) fn pair_label(chip_key: &str) -> Option<&'static str> {
-    chip_key.rsplit('.').next()?.parse::<Pair>().ok()?.label()
+    pair(chip_key)?.label()
+}
+
+fn pair(chip_key: &str) -> Option<Pair> {
+    chip_key.rsplit('.').next()?.parse().ok()
 }
 
 /// "nominal, memory normal, AC, low-power mode off"; what no sensor tells is left out.
@@ -75,23 +91,40 @@ pub(crate) fn conditions(conditions: Option<&v1::Conditions>) -> String {
     if known.is_empty() { "no sensor tells".to_owned() } else { known.join(", ") }
 }
 
-/// "MLX 0.32.2 (library 1a2b3c4d) on debian-12 6.1.0".
+/// "MLX 0.32.2 (library 1a2b3c4d) on debian-12 6.1.0"; data instead of MLX is named by its source.
 pub(crate) fn engine(engine: &v1::Engine) -> String {
+    if let Some(data) = engine.mlx_version.strip_prefix(DATA_ENGINE) {
+        return format!("{data} from {} at commit {}, no MLX", engine.os_build, engine.library_hash);
+    }
     format!("MLX {} (library {}) on {}", engine.mlx_version, engine.library_hash, engine.os_build)
 }
 
-/// "measured".
+/// "measured"; for numbers that no machine here gave, what they are instead.
 pub(crate) fn provenance(estimate: &v1::Estimate) -> String {
-    let word = shared::word(estimate.provenance().as_str_name(), "PROVENANCE_");
+    let word = match (estimate.provenance(), pair(&estimate.chip_key)) {
+        (v1::Provenance::Measured, Some(stand_in @ (Pair::Recorded | Pair::Modelled))) => {
+            stand_in.to_string()
+        }
+        (provenance, _) => shared::word(provenance.as_str_name(), "PROVENANCE_"),
+    };
     if estimate.stale_reason.is_empty() { word } else { format!("{word}, stale") }
 }
 
 /// A moment in the local time zone, to the minute.
 pub(crate) fn moment(unix_ms: u64) -> String {
+    moment_in(unix_ms, TimeZone::system())
+}
+
+/// A moment for a file that others read, to the minute.
+pub(crate) fn moment_utc(unix_ms: u64) -> String {
+    moment_in(unix_ms, TimeZone::UTC) + " UTC"
+}
+
+fn moment_in(unix_ms: u64, zone: TimeZone) -> String {
     let time = i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     time.map_or_else(
         || "-".to_owned(),
-        |time| time.to_zoned_datetime(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
+        |time| time.to_zoned_datetime(zone).strftime("%Y-%m-%d %H:%M").to_string(),
     )
 }
 
@@ -103,6 +136,7 @@ mod tests {
     fn times_have_three_digits() {
         assert_eq!([0.0421, 8.216, 44.58, 512.4].map(ms), ["0.042", "8.22", "44.6", "512"]);
         assert_eq!([0.9996, 9.996, 99.96].map(ms), ["1.00", "10.0", "100"]);
+        assert_eq!([0.0, 0.000_012_34, 0.0228, 1.5].map(fine_ms), ["0", "0.0000123", "0.0228", "1.50"]);
     }
 
     #[test]

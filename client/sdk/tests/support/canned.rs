@@ -102,3 +102,85 @@ pub fn samples() -> Vec<v1::Sample> {
     let dropped = v1::Sample { dropped_reason: "disturbed by another process".to_owned(), ..split.clone() };
     vec![stock, split, dropped]
 }
+
+/// Where the lines of [`estimate`] meet: 1.05 / (1.05 + 1.25).
+pub const BALANCE: f64 = 1.05 / 2.3;
+
+/// The lines of an estimate, evaluated.
+pub fn predicted(estimate: &v1::Estimate) -> Vec<v1::Predicted> {
+    let rows = estimate.shape.as_ref().unwrap().rows;
+    let lines = estimate.lines.unwrap();
+    let balance = (BALANCE * f64::from(rows)).round() as u32;
+    [0, rows / 4, rows * 7 / 16, balance, rows]
+        .map(|secondary_rows| v1::Predicted {
+            secondary_rows,
+            primary_ms: lines.primary_ms_per_row * f64::from(rows - secondary_rows) + lines.overhead_ms,
+            secondary_ms: lines.secondary_ms_per_row * f64::from(secondary_rows) + lines.overhead_ms,
+        })
+        .to_vec()
+}
+
+/// Stock, a slower split, a cliff that was never measured, the choice, and one that was seen only once.
+pub fn points(estimate: &v1::Estimate) -> Vec<v1::MeasuredPoint> {
+    let rows = estimate.shape.as_ref().unwrap().rows;
+    let lines = estimate.lines.unwrap();
+    let interval = |ms: f64| Some(v1::Interval { low: ms * 0.98, value: ms, high: ms * 1.02 });
+    let split = |secondary_rows: u32, fate: v1::Fate, reason: &str| {
+        let primary_ms = lines.primary_ms_per_row * f64::from(rows - secondary_rows);
+        let secondary_ms = lines.secondary_ms_per_row * f64::from(secondary_rows);
+        let ms = primary_ms.max(secondary_ms) + lines.overhead_ms;
+        v1::MeasuredPoint {
+            secondary_rows,
+            total_ms: interval(ms),
+            fastest_ms: Some(ms * 0.99),
+            slowest_ms: Some(ms * 1.01),
+            counted: 3,
+            not_counted: 1,
+            primary_ms: Some(primary_ms),
+            secondary_ms: Some(secondary_ms),
+            fate: fate.into(),
+            reason: reason.to_owned(),
+        }
+    };
+    let without_calls = |secondary_rows, not_counted, fate: v1::Fate, reason: &str| v1::MeasuredPoint {
+        secondary_rows,
+        not_counted,
+        fate: fate.into(),
+        reason: reason.to_owned(),
+        ..Default::default()
+    };
+    let stock = v1::MeasuredPoint {
+        primary_ms: None,
+        secondary_ms: None,
+        total_ms: interval(estimate.stock_ms),
+        fastest_ms: Some(estimate.stock_ms * 0.99),
+        slowest_ms: Some(estimate.stock_ms * 1.01),
+        counted: 3,
+        not_counted: 1,
+        ..without_calls(0, 1, v1::Fate::Stock, "stock")
+    };
+    vec![
+        stock,
+        split(rows / 4, v1::Fate::Slower, "slower than the choice"),
+        without_calls(rows * 3 / 8, 0, v1::Fate::Cliff, "a known cliff"),
+        split(rows * 7 / 16, v1::Fate::Chosen, "chosen"),
+        without_calls(rows / 2, 1, v1::Fate::Unjudged, "none of its calls counts"),
+    ]
+}
+
+/// Why calls don't count.
+pub fn not_counted() -> Vec<v1::NotCounted> {
+    let calls = |reason: &str, calls| v1::NotCounted { reason: reason.to_owned(), calls };
+    vec![calls("another process held the core", 1), calls("first call after a change of arm", 3)]
+}
+
+/// A shipped cliff and a discovered one.
+pub fn cliffs() -> Vec<v1::KnownCliff> {
+    let cliff = |secondary_rows, found_by: &str, discovered| v1::KnownCliff {
+        secondary_rows,
+        minimum_inputs: 896,
+        found_by: found_by.to_owned(),
+        discovered,
+    };
+    vec![cliff(192, "shipped with fusiond", false), cliff(300, "the calibration of 512x896x896 f32 nk", true)]
+}

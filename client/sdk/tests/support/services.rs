@@ -222,6 +222,11 @@ impl Ratios for Service {
             considered: vec![considered(true, "exact"), considered(false, "another engine")],
             samples: canned::samples(),
             break_even_rows: Some(37.5),
+            balanced_ratio: Some(canned::BALANCE),
+            predicted: answer.estimate.as_ref().map(canned::predicted).unwrap_or_default(),
+            points: answer.estimate.as_ref().map(canned::points).unwrap_or_default(),
+            not_counted: canned::not_counted(),
+            cliffs: canned::cliffs(),
             answer: Some(answer),
         }))
     }

@@ -20,8 +20,6 @@ pub use verdict::{Finding, Verdict};
 pub enum Way {
     /// Input ready, primary unit alone.
     ReadyWhole,
-    /// The same again: how quiet the machine is.
-    ReadyWholeAgain,
     /// Input ready, split.
     ReadySplit,
     /// Input made in the same graph, primary unit alone.
@@ -32,6 +30,8 @@ pub enum Way {
     BoundaryWhole,
     /// Input made and materialised, then split.
     BoundarySplit,
+    /// As the first way: how quiet the machine is.
+    ReadyWholeAgain,
     /// Whole feed-forward part, input ready, primary unit alone.
     FfnReadyWhole,
     /// Whole feed-forward part, input ready, each unit all of it for its rows.
@@ -43,7 +43,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// Every way, in the order of the first round.
+    /// Every way, in the order of declaration.
     pub const ALL: [Self; 11] = [
         Self::ReadyWhole,
         Self::ReadySplit,
@@ -76,9 +76,28 @@ impl Way {
     }
 }
 
-/// Wall times in ms: the same number of rounds for every way, in the order of [`Way::ALL`].
+/// One call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timed {
+    /// Wall time in ms.
+    pub ms: f64,
+    /// How long the units' threads were ready to run but had no core, in ms; 0 where the system does not tell.
+    pub delay_ms: f64,
+}
+
+impl Timed {
+    /// The largest tolerated share of a call without a core.
+    const TOLERATED: f64 = 0.03;
+
+    /// Whether another process held a unit's core for too long.
+    pub fn is_disturbed(self) -> bool {
+        self.delay_ms > self.ms * Self::TOLERATED
+    }
+}
+
+/// Calls: the same number of rounds for every way, in the order of [`Way::ALL`].
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Timings([Vec<f64>; Way::ALL.len()]);
+pub struct Timings([Vec<Timed>; Way::ALL.len()]);
 
 impl Timings {
     /// Nothing timed yet.
@@ -86,21 +105,20 @@ impl Timings {
         Self::default()
     }
 
-    /// Adds the next round's time of `way`, in ms.
-    pub fn push(&mut self, way: Way, ms: f64) {
-        if let Some(times) = Way::ALL.iter().position(|known| *known == way).and_then(|at| self.0.get_mut(at))
-        {
-            times.push(ms);
-        }
+    /// Adds the next round's call of `way`.
+    pub fn push(&mut self, way: Way, call: Timed) {
+        self.0[way as usize].push(call);
     }
 
-    /// All rounds of `way`, in ms.
-    pub fn of(&self, way: Way) -> &[f64] {
-        Way::ALL
-            .iter()
-            .position(|known| *known == way)
-            .and_then(|at| self.0.get(at))
-            .map_or(&[], Vec::as_slice)
+    /// The wall times of `way` in ms, by round.
+    pub fn of(&self, way: Way) -> Vec<f64> {
+        self.0[way as usize].iter().map(|call| call.ms).collect()
+    }
+
+    /// The share of calls that another process disturbed.
+    pub fn disturbed_share(&self) -> f64 {
+        let calls = || self.0.iter().flatten();
+        calls().filter(|call| call.is_disturbed()).count() as f64 / calls().count().max(1) as f64
     }
 }
 
@@ -115,8 +133,6 @@ pub struct Probe {
     pub ratio: Ratio,
     /// All times.
     pub timings: Timings,
-    /// How long the units' threads waited for a core in all, in ms; `None` if the system does not tell.
-    pub run_queue_delay_ms: Option<f64>,
     /// The largest relative error of a split against its unsplit counterpart, no unit.
     pub relative_error: f64,
     /// What it means.

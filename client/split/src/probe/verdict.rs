@@ -7,6 +7,9 @@ use super::{Timings, Way};
 /// Two ways that differ by less are the same, and a machine whose equal calls differ by more is not quiet.
 const MARGIN: f64 = 0.05;
 
+/// The largest share of disturbed calls on a quiet machine.
+const TOLERATED: f64 = 0.1;
+
 /// What is true of two units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
@@ -40,8 +43,10 @@ impl Finding {
 pub struct Verdict {
     /// What is true of these two units.
     pub finding: Finding,
-    /// Whether two equal ways took the same time.
+    /// Whether two equal ways took the same time, and few calls were disturbed.
     pub quiet: bool,
+    /// Share of the calls that another process disturbed.
+    pub disturbed_share: f64,
     /// The first time of two equal ways over the second's.
     pub equal: Interval,
     /// Speed of a split whose input is ready.
@@ -65,13 +70,13 @@ impl Verdict {
     pub fn of(timings: &Timings) -> Self {
         // How much less time the second way takes.
         let speed = |of: Way, to: Way| {
-            let pairs: Vec<(f64, f64)> =
-                timings.of(to).iter().copied().zip(timings.of(of).iter().copied()).collect();
+            let pairs: Vec<(f64, f64)> = timings.of(to).into_iter().zip(timings.of(of)).collect();
             stats::ratio_of_pairs(&pairs, CONFIDENCE).unwrap_or(UNKNOWN)
         };
         let mut verdict = Self {
             finding: Finding::Unresolved,
             quiet: false,
+            disturbed_share: timings.disturbed_share(),
             equal: speed(Way::ReadyWholeAgain, Way::ReadyWhole),
             ready: speed(Way::ReadySplit, Way::ReadyWhole),
             lazy: speed(Way::LazySplit, Way::LazyWhole),
@@ -81,7 +86,9 @@ impl Verdict {
             ffn_lazy: speed(Way::FfnLazySplit, Way::FfnLazyWhole),
             boundary_cost_ms: cost(timings, speed(Way::LazyWhole, Way::BoundaryWhole)),
         };
-        verdict.quiet = verdict.equal.low > 1.0 - MARGIN && verdict.equal.high < 1.0 + MARGIN;
+        verdict.quiet = verdict.equal.low > 1.0 - MARGIN
+            && verdict.equal.high < 1.0 + MARGIN
+            && verdict.disturbed_share <= TOLERATED;
         verdict.finding = verdict.conclude();
         verdict
     }
@@ -135,8 +142,10 @@ impl Verdict {
                 "A split gains nothing here: even with a ready input it runs at {ready} times the primary unit's speed. Do not split."
             ),
             Finding::Unresolved if !self.quiet => format!(
-                "Unresolved: the machine is not quiet. Two equal calls differ by a factor of {}; close other programs and try again.",
-                shown(self.equal)
+                "Unresolved: the machine is not quiet. Two equal calls differ by a factor of {}, and other programs held a core in {:.0} % \
+                 of the calls; close them and try again.",
+                shown(self.equal),
+                self.disturbed_share * 100.0
             ),
             Finding::Unresolved => format!(
                 "Unresolved: the times do not tell whether these units run at once. A split runs at {ready} times the primary unit's \
@@ -170,7 +179,7 @@ const UNKNOWN: Interval = Interval { low: 0.0, value: f64::NAN, high: f64::INFIN
 
 /// The extra time of the way with a boundary, given how many times longer it takes.
 fn cost(timings: &Timings, factor: Interval) -> Interval {
-    let base = stats::median(timings.of(Way::LazyWhole)).unwrap_or(f64::NAN);
+    let base = stats::median(&timings.of(Way::LazyWhole)).unwrap_or(f64::NAN);
     let extra = |factor: f64| base * (factor - 1.0);
     Interval { low: extra(factor.low), value: extra(factor.value), high: extra(factor.high) }
 }
@@ -182,7 +191,7 @@ fn shown(interval: Interval) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Timed, *};
 
     /// Synthetic times: whole takes 20 ms; `ready`, `lazy` and `boundary` are the splits' speeds. Noise is a share of each.
     fn times(ready: f64, lazy: f64, boundary: f64, noise: f64) -> Timings {
@@ -204,7 +213,7 @@ mod tests {
                     Way::FfnReadySplit => 60.0 / ready,
                     Way::FfnLazySplit => 60.0 / lazy,
                 };
-                timings.push(way, ms * jitter());
+                timings.push(way, Timed { ms: ms * jitter(), delay_ms: 0.0 });
             }
         }
         timings
@@ -243,6 +252,19 @@ mod tests {
         assert_eq!((noisy.finding, noisy.quiet), (Finding::Unresolved, false));
         assert!(noisy.words().contains("not quiet"), "{}", noisy.words());
         assert_eq!(Verdict::of(&Timings::new()).finding, Finding::Unresolved);
+    }
+
+    #[test]
+    fn a_held_core_is_not_a_finding() {
+        let mut timings = times(1.9, 1.9, 1.9, 0.01);
+        for _ in 0..2 {
+            for way in Way::ALL {
+                timings.push(way, Timed { ms: 20.0, delay_ms: 1.0 });
+            }
+        }
+        let verdict = Verdict::of(&timings);
+        assert_eq!(verdict.finding, Finding::Unresolved);
+        assert!(verdict.words().contains("in 14 % of the calls"), "{}", verdict.words());
     }
 
     #[test]

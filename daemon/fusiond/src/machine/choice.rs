@@ -62,13 +62,13 @@ impl MachineChoice {
         match self {
             Self::Worker => None,
             Self::Recorded(_, prior) => {
-                Some(identity(prior, Pair::Recorded, "replayed from recorded grids", "recorded-grids"))
+                Some(identity(prior, Pair::Recorded, "replayed from recorded grids", "data: recorded grids"))
             }
             Self::Modelled(prior) => Some(identity(
                 prior,
                 Pair::Modelled,
                 "computed by a machine model fitted to",
-                "machine-model",
+                "data: machine model",
             )),
         }
     }

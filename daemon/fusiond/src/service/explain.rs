@@ -110,8 +110,8 @@ pub(super) fn not_counted(samples: &[Sample]) -> Vec<v1::NotCounted> {
         .collect()
 }
 
-/// The cliffs that layers of `inputs` have on a chip, shipped ones first.
-pub(super) fn cliffs(chip: &Chip, inputs: u32, learnt: &[LearntCliff]) -> Vec<v1::KnownCliff> {
+/// The cliffs that splits of `shape` have on a chip, shipped ones first.
+pub(super) fn cliffs(chip: &Chip, shape: Shape, learnt: &[LearntCliff]) -> Vec<v1::KnownCliff> {
     let shipped = chips::row_rule(chip).cliffs.into_iter().map(|cliff| v1::KnownCliff {
         secondary_rows: cliff.secondary_rows,
         minimum_inputs: cliff.minimum_inputs,
@@ -124,5 +124,8 @@ pub(super) fn cliffs(chip: &Chip, inputs: u32, learnt: &[LearntCliff]) -> Vec<v1
         found_by: format!("the calibration of {}", learnt.record.estimate.shape),
         discovered: true,
     });
-    shipped.chain(learnt).filter(|cliff| inputs >= cliff.minimum_inputs).collect()
+    let matters = |cliff: &v1::KnownCliff| {
+        shape.layer().inputs() >= cliff.minimum_inputs && cliff.secondary_rows < shape.rows()
+    };
+    shipped.chain(learnt).filter(matters).collect()
 }

@@ -162,7 +162,7 @@ impl Question {
             predicted: explain::predicted(self.shape, &answer, &points),
             points: points.iter().map(explain::point).collect(),
             not_counted: explain::not_counted(samples),
-            cliffs: explain::cliffs(&identity.chip, self.shape.layer().inputs(), &self.learnt),
+            cliffs: explain::cliffs(&identity.chip, self.shape, &self.learnt),
         }
     }
 

@@ -77,7 +77,7 @@ pub async fn recorded_numbers_are_labelled_everywhere() {
     let engine = status.engine.unwrap();
     assert_eq!(
         (engine.mlx_version.as_str(), engine.library_hash.as_str()),
-        ("recorded-grids", "aaf789c530cb")
+        ("data: recorded grids", "aaf789c530cb")
     );
     let answer = client.get_ratio(shape, None).await.unwrap();
     labelled(answer.chip);

@@ -1,11 +1,10 @@
 //! Without a daemon: `fusiond store` does the work, so that only one program knows the store's format.
 
-use std::env;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::arguments::Store;
+use crate::commands::program;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -14,7 +13,7 @@ const PROGRAM: &str = "fusiond";
 
 /// Becomes `fusiond store`, with its output and exit code; returns only if that fails.
 pub(super) fn exec(command: &Store, output: Output) -> Failure {
-    let Some(program) = find() else {
+    let Some(program) = program::find(PROGRAM) else {
         return Failure::ended(
             Exit::NotRunning,
             "fusiond is not running, and there is no 'fusiond' beside fusionctl or in PATH to open the store without it: start the daemon, or add it to PATH",
@@ -33,15 +32,4 @@ pub(super) fn exec(command: &Store, output: Output) -> Failure {
     output.tell("fusiond is not running: opening the store without it");
     let error = fusiond.exec();
     Failure::ended(Exit::Internal, format!("cannot run {}: {error}; is it executable?", program.display()))
-}
-
-/// The one that was installed together with us, else the one that a person would start.
-fn find() -> Option<PathBuf> {
-    let beside = env::current_exe().ok().and_then(|own| own.parent().map(Path::to_owned));
-    let path = env::var_os("PATH").unwrap_or_default();
-    beside
-        .into_iter()
-        .chain(env::split_paths(&path))
-        .map(|folder| folder.join(PROGRAM))
-        .find(|file| file.is_file())
 }
