@@ -4,11 +4,13 @@
 //! The `.proto` files are the reference: every message and field is documented there, with units.
 
 mod convert;
+mod convert_gates;
 pub mod endpoint;
 pub mod snapshot;
 pub mod state;
 
 pub use convert::{WireError, estimate, sample};
+pub use convert_gates::{bucket, gate_state, regions, time};
 
 /// Messages and services of `fusion.v1`, generated from `fusion/v1/*.proto`.
 #[allow(
@@ -46,3 +48,12 @@ pub const MAX_CLIENTS: usize = 4096;
 
 /// Shapes that one `Calibrate` call may name.
 pub const MAX_SHAPES_PER_JOB: usize = 1024;
+
+/// Regions that are kept of one chip and engine, and that one report may hold. At about 250 bytes each they fit in a message.
+pub const MAX_GATE_REGIONS: usize = 1024;
+
+/// Longest name of a workload, in bytes.
+pub const MAX_WORKLOAD_BYTES: usize = 200;
+
+/// Locks of gates.
+pub const MAX_GATE_LOCKS: usize = 256;

@@ -1,12 +1,13 @@
 //! Who is attached, what each does, and the number that grows whenever there is something new to tell.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::shape::Layer;
 use fusion_proto::{MAX_CLIENTS, MAX_LAYERS_PER_CLIENT};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// Why a client can't attach.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,17 @@ pub struct Client {
     pub observations: u64,
     /// When it attached, in ms since 1970.
     pub attached_at_unix_ms: u64,
+    /// What it says that splitting saved since then.
+    pub savings: Savings,
+}
+
+/// What split calls saved against stock's reference.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Savings {
+    /// Reference less actual time, in ms; negative for a loss.
+    pub ms: f64,
+    /// Calls.
+    pub calls: u64,
 }
 
 /// Everybody who is attached.
@@ -91,6 +103,7 @@ impl Clients {
             activity: Activity::Idle,
             observations: 0,
             attached_at_unix_ms: now_unix_ms,
+            savings: Savings::default(),
         };
         let mut attached = self.attached();
         if attached.1.len() >= MAX_CLIENTS {
@@ -99,12 +112,24 @@ impl Clients {
         attached.0 += 1;
         let number = attached.0;
         attached.1.insert(number, client);
-        Ok(Membership { clients: Arc::clone(self), number, introduction })
+        Ok(Membership {
+            clients: Arc::clone(self),
+            number,
+            introduction,
+            turns: AtomicU64::new(0),
+            lease: Mutex::default(),
+            leased: Notify::new(),
+        })
     }
 
-    /// Everybody, in the order of arrival.
-    pub fn list(&self) -> Vec<Client> {
-        self.attached().1.values().cloned().collect()
+    /// Everybody by number, in the order of arrival.
+    pub fn list(&self) -> Vec<(u64, Client)> {
+        self.attached().1.iter().map(|(number, client)| (*number, client.clone())).collect()
+    }
+
+    /// How many are attached, and how many of them are busy.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.attached().1.len(), *self.busy.borrow())
     }
 
     /// How many are busy.
@@ -142,9 +167,18 @@ pub struct Membership {
     clients: Arc<Clients>,
     number: u64,
     introduction: Arc<Introduction>,
+    /// Odd while it is busy.
+    turns: AtomicU64,
+    lease: Mutex<Option<f64>>,
+    leased: Notify,
 }
 
 impl Membership {
+    /// Its number among the attached ones.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// What the client said of itself.
     pub fn introduction(&self) -> &Introduction {
         &self.introduction
@@ -152,7 +186,36 @@ impl Membership {
 
     /// The client turned busy or idle.
     pub fn turn(&self, activity: Activity) {
+        if (self.turns() % 2 == 1) != (activity == Activity::Busy) {
+            self.turns.fetch_add(1, Ordering::Relaxed);
+        }
         self.clients.change(self.number, |client| client.activity = activity);
+    }
+
+    /// How often it turned; odd while it is busy.
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    /// What it says that splitting saved.
+    pub fn saved(&self, savings: Savings) {
+        self.clients.change(self.number, |client| client.savings = savings);
+    }
+
+    /// A lease waits to be told to it, in ms.
+    pub fn lease(&self, ms: f64) {
+        *self.lease.lock().expect("no holder of this lock panics") = Some(ms);
+        self.leased.notify_one();
+    }
+
+    /// Takes the lease that waits.
+    pub fn take_lease(&self) -> Option<f64> {
+        self.lease.lock().expect("no holder of this lock panics").take()
+    }
+
+    /// Waits for a lease.
+    pub async fn leased(&self) {
+        self.leased.notified().await;
     }
 
     /// Observations were taken from it.
@@ -198,9 +261,11 @@ mod tests {
         assert_eq!(*clients.busy().borrow(), 1);
         assert!(other.is_contended() && !one.is_contended());
         other.observed(3);
-        assert_eq!(clients.list().iter().map(|client| client.observations).collect::<Vec<_>>(), [0, 3]);
+        assert_eq!(clients.list().iter().map(|(_, client)| client.observations).collect::<Vec<_>>(), [0, 3]);
         drop(one);
-        assert_eq!(*clients.busy().borrow(), 0);
-        assert_eq!(clients.list()[0].introduction.pid, 2);
+        assert_eq!((*clients.busy().borrow(), clients.counts()), (0, (1, 0)));
+        assert_eq!((clients.list()[0].1.introduction.pid, clients.list()[0].0), (2, other.number()));
+        other.lease(5.0);
+        assert_eq!((other.take_lease(), other.take_lease()), (Some(5.0), None));
     }
 }

@@ -15,12 +15,14 @@
 //! | [`service`] | gRPC |
 //! | [`jobs`], [`measure`], [`machine`], [`worker`] | measuring on demand |
 //! | [`clients`], [`knowledge`], [`snapshot`] | who is attached, what they are told, what they report |
+//! | [`gates`] | what all processes' gates know, and who may explore |
 //! | [`table`] | what is served |
 //! | [`store`] | what is kept |
 //! | [`sensors`] | the state of the machine |
 //! | [`settings`], [`logs`] | what the daemon is told, what it tells |
 
 pub mod clients;
+pub mod gates;
 pub mod instance;
 pub mod jobs;
 pub mod knowledge;

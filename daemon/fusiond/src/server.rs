@@ -19,9 +19,11 @@ use fs_err as fs;
 use fusion_proto::v1::attachment_server::AttachmentServer;
 use fusion_proto::v1::calibration_server::CalibrationServer;
 use fusion_proto::v1::control_server::ControlServer;
+use fusion_proto::v1::gates_server::GatesServer;
 use fusion_proto::v1::ratios_server::RatiosServer;
 use fusion_proto::v1::store_server::StoreServer;
-use fusion_proto::{DESCRIPTORS, MAX_MESSAGE_BYTES};
+use fusion_proto::{DESCRIPTORS, MAX_CLIENTS, MAX_MESSAGE_BYTES};
+use rustix::process::{Resource, Rlimit};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio_stream::wrappers::UnixListenerStream;
@@ -37,7 +39,8 @@ use crate::machine::is_stand_in;
 use crate::measure::unix_ms;
 use crate::sensors::{Recent, Sensors};
 use crate::service::{
-    AttachmentService, CalibrationService, ControlService, Parts, RatiosService, StoreService, admit_own_user,
+    AttachmentService, CalibrationService, ControlService, GatesService, Parts, RatiosService, StoreService,
+    admit_own_user,
 };
 use crate::settings::Settings;
 use crate::snapshot;
@@ -45,16 +48,19 @@ use crate::store::{self, CalibrationStore, Scope, StoreError, StoreHandle};
 use crate::table::{Identity, Table};
 
 /// Names that health knows; the empty one is the whole daemon.
-const SERVICES: [&str; 6] = [
+const SERVICES: [&str; 7] = [
     "",
     "fusion.v1.Attachment",
     "fusion.v1.Calibration",
     "fusion.v1.Control",
+    "fusion.v1.Gates",
     "fusion.v1.Ratios",
     "fusion.v1.Store",
 ];
 /// How long ending the worker and closing the store may take after the last call: a commit takes some 20 ms.
 const CLOSING_LIMIT: Duration = Duration::from_secs(2);
+/// Files that may be open: a connection for each client, and as many for everything else.
+const OPEN_FILES: u64 = 2 * MAX_CLIENTS as u64;
 /// Calls that one connection may have open.
 const STREAMS_PER_CONNECTION: u32 = 64;
 
@@ -102,6 +108,7 @@ pub async fn run(
     drain: CancellationToken,
 ) -> Result<(), ServerError> {
     let (instance, listener) = Instance::acquire(&settings.socket)?;
+    allow_many_connections();
     let listener = UnixListener::from_std(listener)?;
     fs::create_dir_all(&settings.state_directory).map_err(ServerError::StateDirectory)?;
     let parts = open(settings, sensors, drain.clone())?;
@@ -123,6 +130,7 @@ pub async fn run(
     let tell = tokio::spawn(snapshot::keep(Arc::clone(&parts)));
     let served = serve(Arc::clone(&parts), listener, drain).await;
     tell.abort();
+    snapshot::save(&parts);
     // Dropping the task drops its worker, which ends the process.
     identify.abort();
     let closing = async {
@@ -135,6 +143,18 @@ pub async fn run(
     drop(instance);
     tracing::info!("fusiond is gone");
     served
+}
+
+/// Raises the limit of open files to what all clients need, as far as the system lets us: shells often start programs with 256 or 1024.
+fn allow_many_connections() {
+    let before = rustix::process::getrlimit(Resource::Nofile);
+    let wanted = before.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
+    if before.current.is_some_and(|now| now < wanted)
+        && let Err(error) =
+            rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..before })
+    {
+        tracing::warn!("no more than {:?} files can be open: {error}", before.current);
+    }
 }
 
 fn open(
@@ -163,10 +183,12 @@ fn open(
         store: store.clone(),
         identity: watch::Sender::new(identity),
     };
+    let gates = snapshot::restore_gates(&settings.state_directory);
     let knowledge = Arc::new(Knowledge::new(Arc::clone(&table)));
     Ok(Arc::new(Parts {
         settings,
         clients,
+        gates,
         knowledge,
         table,
         jobs: Jobs::new(workshop, drain.clone()),
@@ -198,6 +220,7 @@ async fn serve(
     let attachment = AttachmentServer::new(AttachmentService(Arc::clone(&parts)));
     let calibration = CalibrationServer::new(CalibrationService(Arc::clone(&parts)));
     let control = ControlServer::new(ControlService(Arc::clone(&parts)));
+    let gates = GatesServer::new(GatesService(Arc::clone(&parts)));
     let ratios = RatiosServer::new(RatiosService(Arc::clone(&parts)));
     let store = StoreServer::new(StoreService(parts));
     let serving = Server::builder()
@@ -210,6 +233,7 @@ async fn serve(
         .add_service(attachment.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(calibration.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(control.max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(gates.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(ratios.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(store.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), drain.clone().cancelled_owned());

@@ -1,29 +1,31 @@
 //! The snapshot file: what clients would be told, for those that start while the daemon isn't there. Replaced by rename, so that a
-//! reader sees the old one or the new one.
+//! reader sees the old one or the new one. The daemon itself reads its gates from it at the start.
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fs_err as fs;
 use fusion_proto::{snapshot, state, v1};
 
+use crate::gates::Gates;
 use crate::service::Parts;
+
+/// How long news of gates wait for more: they come with the calls of clients.
+const GATHERING: Duration = Duration::from_millis(500);
 
 /// Announces what jobs commit, and writes the file at the start and after each change.
 pub async fn keep(parts: Arc<Parts>) {
     let mut commits = parts.jobs.commits();
     let mut revision = parts.clients.revision();
     let mut identity = parts.jobs.identity();
-    let path = state::snapshot_file(&parts.settings.state_directory);
+    let mut gates = parts.gates.version();
     loop {
         revision.borrow_and_update();
         identity.borrow_and_update();
-        if let Some(snapshot) = parts.whole_snapshot()
-            && let Err(error) = write(&path, &snapshot)
-        {
-            tracing::warn!("the snapshot file is not up to date: {error}");
-        }
+        gates.borrow_and_update();
+        save(&parts);
         tokio::select! {
             record = commits.recv() => match record {
                 Ok(record) => {
@@ -36,8 +38,46 @@ pub async fn keep(parts: Arc<Parts>) {
             },
             changed = revision.changed() => if changed.is_err() { return },
             changed = identity.changed() => if changed.is_err() { return } else { parts.clients.announce() },
+            changed = gates.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                tokio::time::sleep(GATHERING).await;
+            }
         }
     }
+}
+
+/// Writes the file.
+pub fn save(parts: &Parts) {
+    let path = state::snapshot_file(&parts.settings.state_directory);
+    if let Some(snapshot) = parts.whole_snapshot()
+        && let Err(error) = write(&path, &snapshot)
+    {
+        tracing::warn!("the snapshot file is not up to date: {error}");
+    }
+}
+
+/// The gates that the file holds; none, and a word in the log, if it can't be read.
+pub fn restore_gates(state_directory: &Path) -> Gates {
+    let gates = Gates::default();
+    let path = state::snapshot_file(state_directory);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return gates,
+        Err(error) => {
+            tracing::warn!("what gates learned is lost: {error}");
+            return gates;
+        }
+    };
+    match snapshot::decode(&bytes) {
+        Ok(snapshot) => {
+            let regions = gates.restore(&snapshot);
+            tracing::info!(regions, "gates are restored");
+        }
+        Err(error) => tracing::warn!("what gates learned is lost: {}: {error}", path.display()),
+    }
+    gates
 }
 
 fn write(path: &Path, snapshot: &v1::Snapshot) -> io::Result<()> {

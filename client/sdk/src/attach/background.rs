@@ -3,9 +3,8 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fusion_calibrations::live::Observation;
 use fusion_calibrations::sample::Unit;
@@ -18,6 +17,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
+use super::gates::{GateNews, Reporter};
+use super::table::Table;
 use super::{Basis, Options, Shared};
 use crate::connection::channel;
 use crate::{Deadlines, VERSION};
@@ -28,6 +29,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
 /// How long inference threads must be idle before the daemon hears of it: a pause between two chunks is no rest.
 const REST: Duration = Duration::from_millis(250);
+/// Pause between two reports of what gates learned, while busy.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// How long a dropped attachment waits for its last report to be taken.
+const FAREWELL: Duration = Duration::from_millis(100);
 /// Messages to the daemon that may wait.
 const BACKLOG: usize = 16;
 /// Observations in one message.
@@ -42,6 +47,16 @@ enum Ended {
     Dropped,
     /// The daemon went, or was never there.
     Gone,
+}
+
+/// What the daemon heard last in this conversation.
+#[derive(Default)]
+struct LastSaid {
+    busy: bool,
+    /// Calls that had begun when we looked last: a gap between two calls is no rest.
+    begun: u64,
+    reported_at: Option<Instant>,
+    reporter: Reporter,
 }
 
 pub(super) struct Background {
@@ -77,7 +92,8 @@ impl Background {
         let own = self.options.engine.as_ref().map(v1::Engine::from);
         if own.is_none() || own == snapshot.engine {
             let table = self.shared.table.load().with_snapshot(&snapshot, Basis::Snapshot);
-            self.shared.table.store(Arc::new(table));
+            self.learn(table);
+            self.take_gates(&gates_of_snapshot(&snapshot), true);
         }
     }
 
@@ -96,8 +112,20 @@ impl Background {
         }
     }
 
-    /// What was known stays in use.
+    fn learn(&self, table: Table) {
+        self.shared.gates.learn(&table);
+        self.shared.table.store(Arc::new(table));
+    }
+
+    fn take_gates(&self, news: &GateNews<'_>, whole: bool) {
+        self.shared.gates.take(news, whole, &self.shared.table.load());
+    }
+
+    /// What was known stays in use, but nobody says whether another process is busy or explores.
     fn fall_back(&self) {
+        self.shared.activity.nobody_told();
+        self.shared.gates.revoke();
+        self.shared.gates.contend(false, &self.shared.table.load());
         let table = self.shared.table.load();
         if table.basis == Basis::Attached {
             self.shared.table.store(Arc::new(table.with_basis(Basis::Snapshot)));
@@ -129,7 +157,7 @@ impl Background {
             () = closed(&mut self.observations) => return Ended::Dropped,
         };
         match attached {
-            Ok(Ok(told)) => self.pump(told.into_inner(), &say, pause).await,
+            Ok(Ok(told)) => self.pump(told.into_inner(), say, pause).await,
             _ => Ended::Gone,
         }
     }
@@ -137,21 +165,20 @@ impl Background {
     async fn pump(
         &mut self,
         mut told: Streaming<v1::AttachReply>,
-        say: &mpsc::Sender<v1::AttachRequest>,
+        say: mpsc::Sender<v1::AttachRequest>,
         pause: &mut Duration,
     ) -> Ended {
-        let mut said_busy = false;
+        let mut said = LastSaid::default();
+        self.shared.activity.nobody_told();
         loop {
-            let busy = self.shared.busy.load(Ordering::Relaxed) > 0;
-            if busy != said_busy {
-                said_busy = busy;
-                if say.send(request(activity(busy))).await.is_err() {
+            for message in self.news(&mut said) {
+                if say.send(request(message)).await.is_err() {
                     return Ended::Gone;
                 }
             }
             let resting = async {
                 // Only while busy is there anything to look at again.
-                if said_busy { tokio::time::sleep(REST).await } else { std::future::pending().await }
+                if said.busy { tokio::time::sleep(REST).await } else { std::future::pending().await }
             };
             tokio::select! {
                 message = told.message() => match message {
@@ -162,7 +189,10 @@ impl Background {
                     Ok(None) | Err(Status { .. }) => return Ended::Gone,
                 },
                 observation = self.observations.recv() => match observation {
-                    None => return Ended::Dropped,
+                    None => {
+                        self.say_farewell(told, say, &mut said).await;
+                        return Ended::Dropped;
+                    }
                     Some(first) => if say.send(self.batch(first)).await.is_err() { return Ended::Gone },
                 },
                 () = self.shared.wake.notified() => {}
@@ -171,17 +201,83 @@ impl Background {
         }
     }
 
+    /// What the daemon must hear now: that we turned busy or idle, and what the gates learned.
+    fn news(&self, said: &mut LastSaid) -> Vec<Said> {
+        let activity = &self.shared.activity;
+        let mut news = Vec::new();
+        let begun = activity.begun();
+        let quiet = !activity.is_busy() && begun == said.begun;
+        said.begun = begun;
+        if !said.busy && activity.is_busy() {
+            activity.busy_told();
+            said.busy = true;
+            news.push(busy_or_idle(true));
+        } else if said.busy && quiet && activity.rest() {
+            said.busy = false;
+            // A daemon doesn't tell resting clients whether others work, and says it anew to busy ones.
+            self.shared.gates.contend(false, &self.shared.table.load());
+            news.push(busy_or_idle(false));
+            news.extend(self.report(said, true));
+        }
+        if said.busy && said.reported_at.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
+            news.extend(self.report(said, false));
+        }
+        news
+    }
+
+    fn report(&self, said: &mut LastSaid, rests: bool) -> Option<Said> {
+        said.reported_at = Some(Instant::now());
+        self.shared.gates.report(&mut said.reporter, rests).map(Said::GateReport)
+    }
+
+    /// The last report. The daemon ends the stream when it has taken it.
+    async fn say_farewell(
+        &self,
+        mut told: Streaming<v1::AttachReply>,
+        say: mpsc::Sender<v1::AttachRequest>,
+        said: &mut LastSaid,
+    ) {
+        let Some(report) = self.report(said, true) else { return };
+        let taken = async {
+            let _ = say.send(request(report)).await;
+            drop(say);
+            while let Ok(Some(_)) = told.message().await {}
+        };
+        let _ = tokio::time::timeout(FAREWELL, taken).await;
+    }
+
     fn take(&mut self, message: v1::AttachReply) {
         let table = self.shared.table.load();
-        let next = match message.message {
-            Some(Told::Snapshot(snapshot)) => table.with_snapshot(&snapshot, Basis::Attached),
-            Some(Told::Delta(delta)) => table.with_delta(&delta),
+        match message.message {
+            Some(Told::Snapshot(snapshot)) => {
+                self.learn(table.with_snapshot(&snapshot, Basis::Attached));
+                self.take_gates(&gates_of_snapshot(&snapshot), true);
+            }
+            Some(Told::Delta(delta)) => self.take_delta(&table, &delta),
             // A newer daemon tells more than this version knows.
             None => return,
-        };
-        self.shared.table.store(Arc::new(next));
+        }
         if let Some(ready) = self.ready.take() {
             let _ = ready.try_send(Ready);
+        }
+    }
+
+    fn take_delta(&self, table: &Table, delta: &v1::Delta) {
+        if delta.conditions.is_some() || !delta.layers.is_empty() {
+            self.learn(table.with_delta(delta));
+        }
+        if delta.gate_locks.is_some() || !delta.gates.is_empty() || !delta.gate_resets.is_empty() {
+            let (states, resets) = (&delta.gates, &delta.gate_resets);
+            self.take_gates(&GateNews { states, locks: delta.gate_locks.as_ref(), resets }, false);
+        }
+        if let Some(contended) = delta.contended {
+            self.shared.gates.contend(contended, &self.shared.table.load());
+        }
+        // A lease that comes when the work is over would be kept from others.
+        if let Some(lease) = &delta.gate_lease
+            && self.shared.activity.is_told_busy()
+        {
+            self.shared.gates.lease(lease.ms);
         }
     }
 
@@ -213,11 +309,15 @@ async fn closed(observations: &mut mpsc::Receiver<(Layer, Observation)>) {
     while observations.recv().await.is_some() {}
 }
 
+fn gates_of_snapshot(snapshot: &v1::Snapshot) -> GateNews<'_> {
+    GateNews { states: &snapshot.gates, locks: snapshot.gate_locks.as_ref(), resets: &snapshot.gate_resets }
+}
+
 fn request(message: Said) -> v1::AttachRequest {
     v1::AttachRequest { message: Some(message) }
 }
 
-fn activity(busy: bool) -> Said {
+fn busy_or_idle(busy: bool) -> Said {
     let state = if busy { v1::ActivityState::Busy } else { v1::ActivityState::Idle };
     Said::Activity(v1::Activity { state: state.into() })
 }

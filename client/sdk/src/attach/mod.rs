@@ -14,29 +14,38 @@
 //!
 //! A daemon that is absent, hung, killed, older or newer changes speed, never results and never liveness.
 
+mod activity;
 mod background;
+mod gates;
+mod region;
 mod table;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::engine::Engine;
+use fusion_calibrations::gate::{ArmSet, Explanation};
 use fusion_calibrations::lines::Lines;
 use fusion_calibrations::live::Observation;
 use fusion_calibrations::shape::Layer;
 use fusion_proto::endpoint::SocketPath;
 use tokio::sync::{Notify, mpsc};
 
+use activity::Activity;
 use background::{Background, Ready};
+use gates::{Composition, Gates};
 use table::Table;
+
+pub use region::{CallGuard, RegionHandle};
 
 /// Longest time that [`Attachment::attach`] takes, unless another is given.
 pub const ATTACH_LIMIT: Duration = Duration::from_millis(250);
+/// Characters of a region's name; a character has at most four bytes.
+const LONGEST_NAME: usize = fusion_proto::MAX_WORKLOAD_BYTES / 4;
 /// Observations that may wait for the background thread. More are dropped: they are samples.
 const OBSERVATION_BACKLOG: usize = 256;
 
@@ -94,8 +103,10 @@ pub struct LayerHandle(usize);
 #[derive(Debug)]
 struct Shared {
     table: ArcSwap<Table>,
-    /// Guards of [`Attachment::busy`] that are held.
-    busy: AtomicUsize,
+    /// Guards of [`Attachment::busy`] that are held, and calls in the air.
+    activity: Activity,
+    /// Which arm each region runs.
+    gates: Gates,
     /// Wakes the background thread when the first guard is taken, and when the attachment is dropped.
     wake: Notify,
 }
@@ -113,8 +124,9 @@ impl Attachment {
     /// Attaches. Never fails, and takes at most the limit: whatever is there by then is the first basis, and the rest comes in the background.
     pub fn attach(options: Options) -> Self {
         let shared = Arc::new(Shared {
-            table: ArcSwap::from_pointee(Table::stock(&options.layers)),
-            busy: AtomicUsize::new(0),
+            table: ArcSwap::from_pointee(Table::stock(&options.layers, options.engine.as_ref())),
+            activity: Activity::default(),
+            gates: Gates::new(),
             wake: Notify::new(),
         });
         let (observations, taken) = mpsc::channel(OBSERVATION_BACKLOG);
@@ -154,10 +166,33 @@ impl Attachment {
         self.shared.table.load().lines(layer.0)
     }
 
+    /// A region: one workload, as a whole executed by one of `arms`. It consists of layers, each run so many `times` a call, and of `other_ms` of work that is
+    /// never split, for 1 call. A name and arms that there are already give the same region.
+    ///
+    /// Not for every call: this waits for the background thread.
+    pub fn region(
+        &self,
+        name: &str,
+        arms: ArmSet,
+        parts: &[(LayerHandle, u32)],
+        other_ms: f64,
+    ) -> RegionHandle {
+        let parts = parts.iter().map(|(layer, times)| (layer.0, *times)).collect();
+        let name = name.chars().take(LONGEST_NAME).collect();
+        let composition = Composition { name, parts, other_ms };
+        let (gate, workload) = self.shared.gates.region(composition, arms, &self.shared.table.load());
+        RegionHandle { shared: Arc::clone(&self.shared), gate, workload }
+    }
+
+    /// Why calls of `rows` rows of a region are executed as they are; `None` before the first. Not for every call: this waits and allocates.
+    pub fn explain(&self, region: &RegionHandle, rows: u32) -> Option<Explanation> {
+        region.explain(rows)
+    }
+
     /// Says that products run until the guard is dropped, so that nothing is measured meanwhile. Costs one wake of the background thread
     /// when it is the first, and nothing else.
     pub fn busy(&self) -> BusyGuard<'_> {
-        if self.shared.busy.fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.shared.activity.hold() {
             self.shared.wake.notify_one();
         }
         BusyGuard { shared: &self.shared }
@@ -189,6 +224,6 @@ pub struct BusyGuard<'a> {
 
 impl Drop for BusyGuard<'_> {
     fn drop(&mut self) {
-        self.shared.busy.fetch_sub(1, Ordering::Relaxed);
+        self.shared.activity.release();
     }
 }

@@ -1,19 +1,28 @@
 //! The local copy. Immutable: the background thread puts a new one in its place.
 
+use fusion_calibrations::chip::Cooling;
 use fusion_calibrations::conditions::Conditions;
+use fusion_calibrations::engine::Engine;
+use fusion_calibrations::gate::{Bucket, LayerPart, Prediction};
 use fusion_calibrations::lines::Lines;
-use fusion_calibrations::lookup::predicted_rows;
+use fusion_calibrations::lookup::{DECODE_ROWS, predicted_rows};
 use fusion_calibrations::rows::RowRule;
 use fusion_calibrations::shape::Layer;
+use fusion_calibrations::stats::Interval;
 use fusion_proto::v1;
 
 use super::Basis;
+
+/// Rows beyond which nobody looks for a gain that fewer don't have.
+const MOST_ROWS: u32 = 1 << 16;
 
 /// What is known of one layer.
 #[derive(Debug, Clone)]
 struct Entry {
     layer: Layer,
     lines: Option<Lines>,
+    /// Whether they hold for the running engine, as far as is known.
+    fresh: bool,
     /// (rows, secondary rows), in the order of rows.
     measured: Vec<(u32, u32)>,
 }
@@ -23,17 +32,27 @@ struct Entry {
 pub(super) struct Table {
     pub(super) basis: Basis,
     pub(super) conditions: Option<Conditions>,
+    /// The key of the engine that runs the products: the client's own, else the worker's.
+    pub(super) engine: Option<String>,
+    /// The key of the chip.
+    pub(super) chip: Option<String>,
+    pub(super) cooling: Cooling,
+    own_engine: bool,
     rule: RowRule,
     entries: Vec<Entry>,
 }
 
 impl Table {
     /// Knows nothing.
-    pub(super) fn stock(layers: &[Layer]) -> Self {
-        let entry = |layer: &Layer| Entry { layer: *layer, lines: None, measured: Vec::new() };
+    pub(super) fn stock(layers: &[Layer], engine: Option<&Engine>) -> Self {
+        let entry = |layer: &Layer| Entry { layer: *layer, lines: None, fresh: true, measured: Vec::new() };
         Self {
             basis: Basis::Stock,
             conditions: None,
+            engine: engine.map(Engine::key),
+            own_engine: engine.is_some(),
+            chip: None,
+            cooling: Cooling::Unknown,
             rule: RowRule::default(),
             entries: layers.iter().map(entry).collect(),
         }
@@ -42,8 +61,19 @@ impl Table {
     /// The same layers with what a snapshot says of them.
     pub(super) fn with_snapshot(&self, snapshot: &v1::Snapshot, basis: Basis) -> Self {
         let layers: Vec<Layer> = self.entries.iter().map(|entry| entry.layer).collect();
-        let mut table = Self::stock(&layers);
+        let mut table = Self::stock(&layers, None);
         table.basis = basis;
+        table.own_engine = self.own_engine;
+        table.engine = match (&self.engine, &snapshot.engine) {
+            (Some(own), _) if self.own_engine => Some(own.clone()),
+            (_, theirs) => theirs.clone().map(|engine| Engine::from(engine).key()),
+        };
+        table.chip = snapshot.chip.as_ref().map(|chip| chip.key.clone());
+        table.cooling = match snapshot.chip.as_ref().map(|chip| chip.cooling.as_str()) {
+            Some("active") => Cooling::Active,
+            Some("passive") => Cooling::Passive,
+            _ => Cooling::Unknown,
+        };
         table.conditions = snapshot.conditions.as_ref().map(Into::into);
         table.rule = snapshot.row_rule.as_ref().map(Into::into).unwrap_or_default();
         table.learn(&snapshot.layers);
@@ -71,6 +101,7 @@ impl Table {
             let Some(Ok(layer)) = knowledge.layer.as_ref().map(Layer::try_from) else { continue };
             for entry in self.entries.iter_mut().filter(|entry| entry.layer == layer) {
                 entry.lines = knowledge.lines.as_ref().map(Lines::from);
+                entry.fresh = knowledge.stale_reason.is_empty();
                 entry.measured = knowledge.measured.iter().map(|at| (at.rows, at.secondary_rows)).collect();
                 entry.measured.sort_unstable();
             }
@@ -88,6 +119,42 @@ impl Table {
             },
         };
         if answer < rows { answer } else { 0 }
+    }
+
+    /// What a region gains by splitting a call of `rows` rows, and whether any of its layers would be split. Nothing, if nothing is known.
+    ///
+    /// A layer that nothing is known of is left out: it runs as before, and what the others gain stays a gain.
+    pub(super) fn predict(&self, parts: &[(usize, u32)], other_ms: f64, rows: u32) -> (Prediction, bool) {
+        let mut fresh = true;
+        let part = |(place, times): &(usize, u32)| {
+            let entry = self.entries.get(*place)?;
+            let part = LayerPart {
+                lines: entry.lines?,
+                rows,
+                secondary_rows: self.secondary_rows(*place, rows),
+                times: *times,
+            };
+            fresh &= entry.fresh || part.secondary_rows == 0;
+            Some(part)
+        };
+        let parts: Vec<LayerPart> = parts.iter().filter_map(part).collect();
+        match Prediction::of_region(&parts, other_ms, fresh) {
+            Some(prediction) => (prediction, true),
+            None => (Prediction { gain: Interval::exact(1.0), fresh }, false),
+        }
+    }
+
+    /// The fewest rows of a call that can win by more than `margin`; all, if nothing is known, and none, if none can.
+    pub(super) fn break_even(&self, parts: &[(usize, u32)], other_ms: f64, margin: f64) -> u32 {
+        let known = |(place, _): &(usize, u32)| self.lines(*place).is_some();
+        if !parts.iter().any(known) {
+            return 0;
+        }
+        let buckets = (0..).map_while(Bucket::from_index).map(Bucket::first_rows);
+        buckets
+            .filter(|rows| (DECODE_ROWS..=MOST_ROWS).contains(rows))
+            .find(|rows| self.predict(parts, other_ms, *rows).0.gain.high > 1.0 + margin)
+            .unwrap_or(u32::MAX)
     }
 
     pub(super) fn lines(&self, place: usize) -> Option<Lines> {
@@ -123,7 +190,7 @@ mod tests {
 
     #[test]
     fn measured_rows_answer_first_then_the_lines_then_stock() {
-        let stock = Table::stock(&[layer(4864), layer(64)]);
+        let stock = Table::stock(&[layer(4864), layer(64)], None);
         assert_eq!((stock.secondary_rows(0, 512), stock.secondary_rows(9, 512)), (0, 0));
         let snapshot = v1::Snapshot { layers: vec![knowledge(0.03, &[(512, 100)])], ..Default::default() };
         let table = stock.with_snapshot(&snapshot, Basis::Attached);
@@ -134,12 +201,32 @@ mod tests {
     }
 
     #[test]
+    fn large_calls_gain_small_ones_are_not_worth_a_thought_and_unknown_ones_are_stock() {
+        let parts = [(0, 2), (1, 2)];
+        let stock = Table::stock(&[layer(4864), layer(64)], None);
+        assert_eq!(stock.break_even(&parts, 0.0, 0.03), 0);
+        let (prediction, splits) = stock.predict(&parts, 0.0, 4096);
+        assert_eq!((prediction.gain, splits), (Interval::exact(1.0), false));
+        let snapshot = v1::Snapshot { layers: vec![knowledge(0.02, &[])], ..Default::default() };
+        let table = stock.with_snapshot(&snapshot, Basis::Attached);
+        let (prediction, splits) = table.predict(&parts, 0.0, 4096);
+        assert!(splits && prediction.fresh && prediction.gain.low > 1.03, "{prediction:?}");
+        let break_even = table.break_even(&parts, 0.0, 0.03);
+        assert!((64..512).contains(&break_even), "{break_even}");
+        // The layers are a small part of the whole: no number of rows makes that worth it.
+        assert_eq!(table.break_even(&parts, 1e9, 0.03), u32::MAX);
+        let mut stale = snapshot;
+        stale.layers[0].stale_reason = "an update".to_owned();
+        assert!(!stock.with_snapshot(&stale, Basis::Attached).predict(&parts, 0.0, 4096).0.fresh);
+    }
+
+    #[test]
     fn nonsense_of_a_daemon_is_stock() {
         let snapshot = v1::Snapshot {
             layers: vec![knowledge(f64::NAN, &[(512, 512), (600, 9999)])],
             ..Default::default()
         };
-        let table = Table::stock(&[layer(4864)]).with_snapshot(&snapshot, Basis::Attached);
+        let table = Table::stock(&[layer(4864)], None).with_snapshot(&snapshot, Basis::Attached);
         for rows in [0, 1, 512, 600, 2048] {
             assert_eq!(table.secondary_rows(0, rows), 0, "{rows}");
         }

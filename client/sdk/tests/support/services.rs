@@ -162,6 +162,7 @@ impl Control for Service {
             }),
             worker: Some(ok("")),
             draining: false,
+            clients: None,
         }))
     }
 

@@ -12,14 +12,15 @@ use fusion_calibrations::shape::Layer;
 use fusion_proto::v1::attach_reply::Message as Told;
 use fusion_proto::v1::attach_request::Message as Said;
 use fusion_proto::v1::attachment_server::Attachment;
-use fusion_proto::{PROTOCOL, v1};
+use fusion_proto::{MAX_GATE_REGIONS, PROTOCOL, v1};
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::Parts;
-use crate::clients::{Activity, AttachError, Introduction, Membership};
+use crate::clients::{Activity, AttachError, Introduction, Membership, Savings};
+use crate::gates::{self, Home, News};
 use crate::knowledge::Running;
 use crate::measure::unix_ms;
 use crate::table::Identity;
@@ -57,7 +58,10 @@ impl Attachment for AttachmentService {
             .map_err(|error| refused(&error))?;
         let (replies, stream) = mpsc::channel(BACKLOG);
         let parts = Arc::clone(&self.0);
-        tokio::spawn(async move { converse(&parts, &member, said, replies).await });
+        tokio::spawn(async move {
+            converse(&parts, &member, said, replies).await;
+            parts.gates.leave(member.number());
+        });
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))
     }
 
@@ -126,6 +130,7 @@ async fn listen(
                 v1::ActivityState::Idle | v1::ActivityState::Unspecified => Activity::Idle,
             }),
             Some(Said::Observations(observations)) => parts.observe(member, &observations)?,
+            Some(Said::GateReport(report)) => parts.take_report(member, &report)?,
             Some(Said::Hello(_)) => return Err(Status::failed_precondition("hello is said once")),
             // A newer client says more than this version knows.
             None => {}
@@ -137,20 +142,27 @@ async fn listen(
 async fn tell(parts: &Parts, member: &Membership, replies: &Replies) -> Result<(), Status> {
     let mut revision = parts.clients.revision();
     let mut identity = parts.jobs.identity();
+    let (mut gates, mut busy) = (parts.gates.version(), parts.clients.busy());
     let mut told = Teller::default();
     loop {
         let number = *revision.borrow_and_update();
         let who = identity.borrow_and_update().clone();
-        if let Some(reply) = told.news(parts, member, number, who.as_ref()) {
+        gates.borrow_and_update();
+        busy.borrow_and_update();
+        while let Some(reply) = told.news(parts, member, number, who.as_ref()) {
             tokio::time::timeout(READ_LIMIT, replies.send(Ok(reply)))
                 .await
                 .map_err(|_| Status::deadline_exceeded("the client did not read for 5 s: attach again"))?
                 .map_err(|_| Status::cancelled("the client left"))?;
         }
-        tokio::select! {
-            changed = revision.changed() => changed.map_err(|_| Status::cancelled("the daemon ends"))?,
-            changed = identity.changed() => changed.map_err(|_| Status::cancelled("the daemon ends"))?,
-        }
+        let changed = tokio::select! {
+            changed = revision.changed() => changed,
+            changed = identity.changed() => changed,
+            changed = gates.changed() => changed,
+            changed = busy.changed() => changed,
+            () = member.leased() => Ok(()),
+        };
+        changed.map_err(|_| Status::cancelled("the daemon ends"))?;
     }
 }
 
@@ -159,11 +171,18 @@ async fn tell(parts: &Parts, member: &Membership, replies: &Replies) -> Result<(
 struct Teller {
     identity: Option<Identity>,
     snapshot_sent: bool,
+    /// The revision that knowledge was compared at.
+    compared: u64,
     conditions: Option<v1::Conditions>,
     layers: HashMap<Layer, v1::LayerKnowledge>,
+    gates: gates::Told,
+    /// Whether another client is busy, as it was told since it turned for the `turns`th time.
+    contended: Option<bool>,
+    turns: u64,
 }
 
 impl Teller {
+    /// What the client doesn't know yet; `None` if it knows everything.
     fn news(
         &mut self,
         parts: &Parts,
@@ -171,13 +190,55 @@ impl Teller {
         revision: u64,
         identity: Option<&Identity>,
     ) -> Option<v1::AttachReply> {
-        let introduction = member.introduction();
-        let current = parts.snapshot(identity, introduction, revision);
         // Another worker means another machine for the client: everything anew.
         let anew = !self.snapshot_sent || self.identity.as_ref() != identity;
-        self.identity = identity.cloned();
-        self.snapshot_sent = true;
-        let conditions = (self.conditions != current.conditions).then_some(current.conditions).flatten();
+        let message = if anew {
+            *self = Self { identity: identity.cloned(), snapshot_sent: true, ..Self::default() };
+            Told::Snapshot(self.snapshot(parts, member, revision))
+        } else {
+            Told::Delta(self.delta(parts, member, revision)?)
+        };
+        Some(v1::AttachReply { message: Some(message) })
+    }
+
+    fn snapshot(&mut self, parts: &Parts, member: &Membership, revision: u64) -> v1::Snapshot {
+        let (current, _) = self.compare(parts, member, revision);
+        let News { gates, locks, resets } = self.gate_news(parts, member);
+        v1::Snapshot { gates, gate_locks: locks, gate_resets: resets, ..current }
+    }
+
+    fn delta(&mut self, parts: &Parts, member: &Membership, revision: u64) -> Option<v1::Delta> {
+        let (mut conditions, mut layers) = (None, Vec::new());
+        if self.compared != revision {
+            let before = self.conditions;
+            let (current, changed) = self.compare(parts, member, revision);
+            conditions = current.conditions.filter(|_| before != current.conditions);
+            layers = changed;
+        }
+        let News { gates, locks, resets } = self.gate_news(parts, member);
+        let delta = v1::Delta {
+            revision,
+            conditions,
+            layers,
+            gates,
+            gate_locks: locks,
+            gate_resets: resets,
+            gate_lease: member.take_lease().map(|ms| v1::GateLease { ms }),
+            contended: self.contention(member),
+        };
+        (delta != v1::Delta { revision, ..Default::default() }).then_some(delta)
+    }
+
+    /// The knowledge now, and the layers of which it changed.
+    fn compare(
+        &mut self,
+        parts: &Parts,
+        member: &Membership,
+        revision: u64,
+    ) -> (v1::Snapshot, Vec<v1::LayerKnowledge>) {
+        let introduction = member.introduction();
+        let current = parts.snapshot(self.identity.as_ref(), introduction, revision);
+        self.compared = revision;
         self.conditions = current.conditions;
         let mut changed = Vec::new();
         for (layer, knowledge) in introduction.layers.iter().zip(&current.layers) {
@@ -186,15 +247,30 @@ impl Teller {
                 changed.push(knowledge.clone());
             }
         }
-        let message = if anew {
-            Told::Snapshot(current)
-        } else if changed.is_empty() && conditions.is_none() {
-            return None;
-        } else {
-            Told::Delta(v1::Delta { revision, conditions, layers: changed })
-        };
-        Some(v1::AttachReply { message: Some(message) })
+        (current, changed)
     }
+
+    fn gate_news(&mut self, parts: &Parts, member: &Membership) -> News {
+        let home = self.identity.as_ref().map(|identity| member_home(member, identity));
+        parts.gates.since(&mut self.gates, home.as_ref())
+    }
+
+    /// Whether another client is busy, if that is news. A client that rests isn't woken for it, and begins with "no" when it turns busy.
+    fn contention(&mut self, member: &Membership) -> Option<bool> {
+        let turns = member.turns();
+        if std::mem::replace(&mut self.turns, turns) != turns {
+            self.contended = None;
+        }
+        if turns.is_multiple_of(2) {
+            return None;
+        }
+        let now = member.is_contended();
+        (self.contended.replace(now) != Some(now)).then_some(now)
+    }
+}
+
+fn member_home(member: &Membership, identity: &Identity) -> Home {
+    Home::new(&identity.chip, member.introduction().engine.as_ref().unwrap_or(&identity.engine))
 }
 
 impl Parts {
@@ -218,10 +294,11 @@ impl Parts {
             conditions: Some(conditions.into()),
             row_rule: identity.map(|identity| (&self.table.row_rule(&identity.chip)).into()),
             layers: layers.unwrap_or_default(),
+            ..Default::default()
         }
     }
 
-    /// The snapshot for the file: of every layer.
+    /// The snapshot for the file: of every layer and gate.
     pub fn whole_snapshot(&self) -> Option<v1::Snapshot> {
         let identity = self.jobs.identity().borrow().clone()?;
         let everything = Introduction {
@@ -233,7 +310,42 @@ impl Parts {
             typical_rows: 0,
         };
         let revision = *self.clients.revision().borrow();
-        Some(self.snapshot(Some(&identity), &everything, revision))
+        let News { gates, locks, resets } = self.gates.whole("");
+        let snapshot = self.snapshot(Some(&identity), &everything, revision);
+        Some(v1::Snapshot { gates, gate_locks: locks, gate_resets: resets, ..snapshot })
+    }
+
+    fn take_report(&self, member: &Membership, report: &v1::GateReport) -> Result<(), Status> {
+        let regions = report.state.as_ref().map_or(0, |state| state.regions.len());
+        if regions > MAX_GATE_REGIONS {
+            return Err(Status::invalid_argument(format!("more than {MAX_GATE_REGIONS} regions at once")));
+        }
+        if report.saved_ms.is_finite() {
+            member.saved(Savings { ms: report.saved_ms, calls: report.split_calls });
+        }
+        let identity = self.jobs.identity().borrow().clone();
+        let home = identity.as_ref().map(|identity| member_home(member, identity));
+        if let Some(ms) = self.gates.report(member.number(), home.as_ref(), report) {
+            member.lease(ms);
+        }
+        Ok(())
+    }
+
+    /// Who is attached, in numbers.
+    pub(super) fn clients_summary(&self) -> v1::ClientsSummary {
+        let (attached, busy) = self.clients.counts();
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let holder = self.gates.holder();
+        let mut summary =
+            v1::ClientsSummary { attached: count(attached), busy: count(busy), ..Default::default() };
+        for (number, client) in self.clients.list() {
+            if holder == Some(number) {
+                summary.exploring_pid = client.introduction.pid;
+            }
+            summary.saved_ms += client.savings.ms;
+            summary.split_calls += client.savings.calls;
+        }
+        summary
     }
 
     fn observe(&self, member: &Membership, observations: &v1::Observations) -> Result<(), Status> {
@@ -270,10 +382,11 @@ impl Parts {
         let known =
             identity.as_ref().map(|identity| self.knowledge.layers(&identity.chip)).unwrap_or_default();
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let holder = self.gates.holder();
         self.clients
             .list()
             .into_iter()
-            .map(|client| {
+            .map(|(number, client)| {
                 let introduction = &client.introduction;
                 let unknown = introduction.layers.iter().filter(|layer| !known.contains(layer)).count();
                 let own = identity.as_ref().map(|identity| &identity.engine);
@@ -295,6 +408,9 @@ impl Parts {
                         .as_ref()
                         .filter(|engine| Some(*engine) != own)
                         .map(Into::into),
+                    explores: holder == Some(number),
+                    saved_ms: client.savings.ms,
+                    split_calls: client.savings.calls,
                 }
             })
             .collect()

@@ -65,6 +65,7 @@ impl Parts {
             }),
             worker: Some(worker_state(&board)),
             draining: self.drain.is_cancelled(),
+            clients: Some(self.clients_summary()),
         }
     }
 }

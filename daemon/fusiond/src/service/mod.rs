@@ -4,6 +4,7 @@ mod attachment;
 mod calibration;
 mod control;
 mod explain;
+mod gates;
 mod ratios;
 mod store;
 
@@ -19,6 +20,7 @@ use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
 
 use crate::clients::Clients;
+use crate::gates::Gates;
 use crate::jobs::Jobs;
 use crate::knowledge::Knowledge;
 use crate::sensors::Recent;
@@ -29,6 +31,7 @@ use crate::table::{Identity, Table};
 pub use attachment::AttachmentService;
 pub use calibration::CalibrationService;
 pub use control::ControlService;
+pub use gates::GatesService;
 pub use ratios::RatiosService;
 pub use store::{StoreService, verified};
 
@@ -45,6 +48,8 @@ pub struct Parts {
     pub clients: Arc<Clients>,
     /// What they are told.
     pub knowledge: Arc<Knowledge>,
+    /// What their gates know.
+    pub gates: Gates,
     /// The queue.
     pub jobs: Arc<Jobs>,
     /// The state of the machine.

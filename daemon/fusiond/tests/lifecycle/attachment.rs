@@ -12,24 +12,24 @@ use fusion_client::v1::attachment_client::AttachmentClient;
 
 use crate::support::{Daemon, Place, eventually, shape};
 
-fn layer() -> Layer {
+pub fn layer() -> Layer {
     shape("1x896x4864").layer()
 }
 
-fn options(place: &Place) -> Options {
+pub fn options(place: &Place) -> Options {
     let mut options = Options::new(place.socket(), "a test", vec![layer(), shape("1x64x64").layer()]);
     options.state_directory = Some(place.state());
     options
 }
 
 /// Attaching blocks, as it does for an inference thread.
-async fn attach(options: Options) -> (Attachment, LayerHandle) {
+pub async fn attach(options: Options) -> (Attachment, LayerHandle) {
     let attachment = tokio::task::spawn_blocking(|| Attachment::attach(options)).await.unwrap();
     let handle = attachment.layer(layer()).unwrap();
     (attachment, handle)
 }
 
-async fn clients(daemon: &Daemon) -> Vec<v1::ClientStatus> {
+pub async fn clients(daemon: &Daemon) -> Vec<v1::ClientStatus> {
     let mut client = AttachmentClient::connect(format!("unix://{}", daemon.socket)).await.unwrap();
     client.list_clients(v1::ListClientsRequest {}).await.unwrap().into_inner().clients
 }

@@ -4,6 +4,7 @@
 
 mod attachment;
 mod faults;
+mod gates;
 mod interop;
 mod jobs;
 mod machines;
@@ -89,6 +90,18 @@ fn main() {
             without_a_daemon_the_snapshot_file_answers
             a_hanging_daemon_delays_nobody
             a_client_of_another_protocol_is_refused;
+        gates:
+            the_first_call_of_a_region_follows_the_stored_lines
+            what_one_process_learned_the_next_one_knows
+            what_gates_learned_survives_the_daemon
+            a_damaged_file_restores_nothing
+            calls_beside_a_busy_process_teach_nothing
+            an_exploring_client_holds_the_only_lease
+            a_lease_comes_back_when_its_holder_leaves
+            a_lock_reaches_every_client
+            a_reset_reaches_every_client
+            impossible_decisions_are_refused
+            a_client_that_does_not_read_is_dropped_and_nobody_notices;
         interop:
             python_grpc_speaks_with_it;
     };
