@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Streaming};
 
-use crate::attachment::{attach, clients, layer, options};
+use crate::attachment::{attach, clients, options};
 use crate::support::{Daemon, Place, eventually, shape};
 
 const WORKLOAD: &str = "a prefill";
