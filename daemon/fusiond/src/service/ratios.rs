@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fusion_calibrations::lookup::{Answer, Query, Source};
 use fusion_calibrations::record::Record;
 use fusion_calibrations::rows::RowRule;
+use fusion_calibrations::search::any_session;
 use fusion_calibrations::search::points::{self, Point};
 use fusion_calibrations::shape::Shape;
 use fusion_proto::v1;
@@ -153,6 +154,7 @@ impl Question {
             considered: self.considered(identity, &answer, record),
             samples: samples.iter().map(fusion_proto::sample).collect(),
             break_even_rows: answer.lines.and_then(|lines| lines.break_even_rows()),
+            speed_up_any_session: record.map(|record| any_session(record.estimate.speed_up).into()),
             balanced_ratio: answer.lines.map(|lines| lines.balanced_ratio().get()),
             predicted: explain::predicted(self.shape, &answer, &points),
             points: points.iter().map(explain::point).collect(),
