@@ -55,6 +55,10 @@ impl Daemon {
         Ok(Client::connect(&self.socket).await?)
     }
 
+    pub(crate) fn socket(&self) -> &SocketPath {
+        &self.socket
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

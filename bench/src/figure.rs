@@ -70,7 +70,7 @@ pub(crate) struct Figure {
     pub(crate) raw: Vec<f64>,
 }
 
-/// Whether comparing a thing with itself gave what it must: 1 within this.
+/// The whole interval of comparing a thing with itself must lie this near 1.
 const QUIET: f64 = 0.05;
 
 impl Figure {
@@ -83,7 +83,7 @@ impl Figure {
         samples: usize,
         self_comparison: Option<Interval>,
     ) -> Self {
-        let quiet = self_comparison.is_none_or(|own| (own.value - 1.0).abs() <= QUIET);
+        let quiet = self_comparison.is_none_or(|own| own.low >= 1.0 - QUIET && own.high <= 1.0 + QUIET);
         let verdict = match judge(interval, limit) {
             Verdict::Reported => Verdict::Reported,
             _ if !quiet => Verdict::Unresolved,

@@ -55,13 +55,15 @@ async fn against(echo: &Path) -> Result<Vec<Figure>> {
     let _ = daemon.calibrate(&[shape]).await;
     let client = daemon.client().await?;
     let mut health = connect(echo).await?;
-    let (mut ours, mut bare, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut own_health = connect(daemon.socket().as_path()).await?;
+    let (mut ours, mut bare, mut pairs, mut checks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..BLOCKS {
         let own = block(async || ask(&client, shape).await).await?;
         let other = block(async || check(&mut health).await).await?;
         pairs.extend(median(&own).zip(median(&other)));
         ours.extend(own);
         bare.extend(other);
+        checks.extend(block(async || check(&mut own_health).await).await?);
     }
     let middle = |values: &[f64]| Interval::exact(median(values).unwrap_or(f64::NAN));
     let during = during_calibration(&daemon, shape).await?;
@@ -69,6 +71,7 @@ async fn against(echo: &Path) -> Result<Vec<Figure>> {
     let own = block_spread(&pairs);
     Ok(vec![
         Figure::new("bare tonic call, p50", middle(&bare), "us", Limit::None, bare.len(), None),
+        Figure::new("the same call of fusiond, p50", middle(&checks), "us", Limit::None, checks.len(), None),
         Figure::new("GetRatio, p50", middle(&ours), "us", Limit::None, ours.len(), None),
         Figure::new("GetRatio / bare tonic call, p50", ratio, "times", Limit::AtMost(1.5), pairs.len(), own)
             .raw(pairs.iter().map(|(ours, bare)| ours / bare).collect()),

@@ -16,7 +16,8 @@ use crate::worker::Worker;
 const STARTS: [f64; 3] = [0.1, 0.3, 0.5];
 /// Split calls after which it must be near.
 const SPLIT_CALLS: usize = 4;
-/// How often a disturbed call is made again before the search hears of it; as the daemon does.
+/// How often a disturbed call is made again before the search hears of it. More often than the daemon does: what is judged here is the search,
+/// not how quiet the machine is.
 const REPETITIONS: usize = 8;
 
 /// For random factors f in [1, 4]: distance from 1/(1+f) after four split calls from each start, and calls until the speed-up is confirmed.

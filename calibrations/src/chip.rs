@@ -148,12 +148,20 @@ impl fmt::Display for Chip {
 /// `text` in lower case with every run of other characters than letters, digits and `.` turned into one `-`; "unknown"
 /// where nothing is left.
 pub(crate) fn slug(text: &str) -> String {
-    let words: Vec<String> = text
-        .split(|c: char| !c.is_ascii_alphanumeric() && c != '.')
-        .filter(|word| !word.is_empty())
-        .map(str::to_ascii_lowercase)
-        .collect();
-    if words.is_empty() { "unknown".to_owned() } else { words.join("-") }
+    let mut slug = String::with_capacity(text.len());
+    let mut gap = false;
+    for character in text.chars() {
+        if character.is_ascii_alphanumeric() || character == '.' {
+            if gap && !slug.is_empty() {
+                slug.push('-');
+            }
+            gap = false;
+            slug.push(character.to_ascii_lowercase());
+        } else {
+            gap = true;
+        }
+    }
+    if slug.is_empty() { "unknown".to_owned() } else { slug }
 }
 
 #[cfg(test)]

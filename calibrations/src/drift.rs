@@ -141,3 +141,52 @@ pub fn session_pairs(grids: &[Grid]) -> Vec<(&Grid, &Grid)> {
     });
     pairs.filter(|(first, second)| first.chip == second.chip && first.shape == second.shape).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorded;
+
+    fn runs(steady: bool) -> Vec<Drift> {
+        let grids: Vec<Grid> =
+            recorded::all().unwrap().iter().flat_map(|machine| machine.grids.clone()).collect();
+        session_pairs(&grids)
+            .into_iter()
+            .flat_map(|(first, second)| {
+                (0..5).filter_map(|seed| {
+                    replay(
+                        first,
+                        second,
+                        &RowRule::apple(),
+                        Settings { observed_calls: 3, noise: 0.015, seed },
+                    )
+                })
+            })
+            .filter(|run| run.steady || !steady)
+            .collect()
+    }
+
+    fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+        let count = values.len() as f64;
+        values.sum::<f64>() / count
+    }
+
+    #[test]
+    fn three_observed_calls_recover_most_of_what_a_new_session_costs() {
+        let all = runs(false);
+        let (without, with) = (mean(all.iter().map(|run| run.without)), mean(all.iter().map(|run| run.with)));
+        assert!((0.05..0.07).contains(&without) && with < without * 0.6, "{without} {with}");
+        let steady = runs(true);
+        let (without, with) =
+            (mean(steady.iter().map(|run| run.without)), mean(steady.iter().map(|run| run.with)));
+        assert!(without > 0.04 && with <= 0.01, "{without} {with}");
+    }
+
+    #[test]
+    fn sessions_of_different_cells_are_no_pair() {
+        let machine = recorded::find("m4").unwrap();
+        let other = machine.grids.iter().find(|grid| grid.shape != machine.grids[0].shape).unwrap();
+        let settings = Settings { observed_calls: 3, noise: 0.0, seed: 0 };
+        assert_eq!(replay(&machine.grids[0], other, &RowRule::apple(), settings), None);
+    }
+}

@@ -10,12 +10,14 @@
 //! widens the filter until it is followed; and no line leaves `[1/LIMIT, LIMIT]` times its stored value. It is *undone* if it doesn't help: when the calls after a
 //! correction take longer than those before it by more than noise explains, the lines before it return ([`LiveLines::observe`]).
 
+use std::collections::VecDeque;
+
 use crate::lines::Lines;
 use crate::sample::{FinishTimes, Unit};
 
 /// Standard deviation of the logarithm of a unit's time per row between sessions of one machine: cells that FusionML recorded twice
 /// differ by up to 1.5 times in the slow session of an M3 Pro, and by about 15 % in the middle.
-pub const SESSION_DEVIATION: f64 = 0.15;
+pub const UNIT_SESSION_DEVIATION: f64 = 0.15;
 /// Standard deviation of the logarithm of one call's unit time: calls of one session differ by about 1.5 %, single units by twice that.
 pub const CALL_DEVIATION: f64 = 0.03;
 /// Drift of the logarithm from call to call, as standard deviation. M2's split slowed by 14 % over 130 calls; ten times faster than that is followed without lag.
@@ -40,7 +42,7 @@ struct Follower {
 
 impl Follower {
     fn new(stored_ms_per_row: f64) -> Self {
-        Self { stored: stored_ms_per_row, offset: 0.0, variance: SESSION_DEVIATION.powi(2) }
+        Self { stored: stored_ms_per_row, offset: 0.0, variance: UNIT_SESSION_DEVIATION.powi(2) }
     }
 
     fn ms_per_row(&self) -> f64 {
@@ -65,7 +67,7 @@ impl Follower {
         self.variance *= 1.0 - gain;
         if surprise.abs() > BOUND * expected {
             // Either an accident or a change: what follows decides, so what follows must count.
-            self.variance += SESSION_DEVIATION.powi(2);
+            self.variance += UNIT_SESSION_DEVIATION.powi(2);
         }
     }
 }
@@ -169,8 +171,12 @@ impl LiveLines {
 /// Compares the calls after a correction with those before it.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Judge {
-    /// Share and time per row of the calls since the last correction.
-    current: Vec<(f64, f64)>,
+    /// The share that the calls since the last correction were made at.
+    share: Option<f64>,
+    /// How many there were.
+    calls: usize,
+    /// Times per row of the latest of them, at most [`JUDGED_CALLS`].
+    current: VecDeque<f64>,
     /// The followers before the first of them: what that share was chosen by.
     chosen_by: Option<(Follower, Follower)>,
     /// Times per row of the calls before the last correction, and what their share was chosen by.
@@ -185,21 +191,24 @@ impl Judge {
         ms_per_row: f64,
         followers: (Follower, Follower),
     ) -> Option<(Follower, Follower)> {
-        let moved = self.current.first().is_some_and(|(first, _)| (first - share).abs() > CORRECTION);
-        if moved {
-            let times = self.current.iter().rev().take(JUDGED_CALLS).map(|(_, ms)| *ms).collect();
+        if self.share.is_some_and(|first| (first - share).abs() > CORRECTION) {
+            let times = std::mem::take(&mut self.current).into();
             self.previous = self.chosen_by.map(|chosen_by| (times, chosen_by));
-            self.current.clear();
+            self.share = None;
         }
-        if self.current.is_empty() {
-            self.chosen_by = Some(followers);
+        if self.share.is_none() {
+            (self.share, self.calls, self.chosen_by) = (Some(share), 0, Some(followers));
         }
-        self.current.push((share, ms_per_row));
-        if self.current.len() != JUDGED_CALLS {
+        self.calls = self.calls.saturating_add(1);
+        self.current.push_back(ms_per_row);
+        if self.current.len() > JUDGED_CALLS {
+            self.current.pop_front();
+        }
+        if self.calls != JUDGED_CALLS {
             return None;
         }
         let (before, followers) = self.previous.take()?;
-        let after: Vec<f64> = self.current.iter().map(|(_, ms)| *ms).collect();
+        let after: Vec<f64> = self.current.iter().copied().collect();
         let (before, after) = (crate::stats::median(&before)?, crate::stats::median(&after)?);
         // Two medians of three calls each differ by noise alone by about this.
         let noise = BOUND * CALL_DEVIATION * (2.0 / JUDGED_CALLS as f64).sqrt();
@@ -308,6 +317,16 @@ mod tests {
         }
         assert_eq!(effects.last(), Some(&Effect::Undone), "{effects:?}");
         assert!((live.lines().balanced_ratio().get() - trusted.balanced_ratio().get()).abs() < 0.08);
+    }
+
+    #[test]
+    fn following_for_ever_keeps_nothing() {
+        let mut live = LiveLines::new(STORED);
+        for _ in 0..10_000 {
+            live.observe(&call(STORED, 512, Unit::Primary));
+        }
+        assert!(live.judge.current.len() <= JUDGED_CALLS);
+        assert_eq!(live.observations(), 10_000);
     }
 
     proptest! {

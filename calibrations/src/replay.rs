@@ -266,7 +266,7 @@ mod tests {
         ] {
             let summary = summary_of(start);
             assert!(summary.regret_mean <= 0.002 && summary.regret_p95 <= 0.01, "{start:?}: {summary:?}");
-            assert!(summary.cost_share_mean <= share, "{start:?}: {summary:?}");
+            assert!(summary.regret_max <= 0.05 && summary.cost_share_mean <= share, "{start:?}: {summary:?}");
         }
     }
 

@@ -89,6 +89,11 @@ impl SocketPath {
     pub fn as_path(&self) -> &Path {
         &self.0
     }
+
+    /// The file that the daemon of this socket holds locked as long as it lives.
+    pub fn lock_file(&self) -> PathBuf {
+        self.0.with_extension("lock")
+    }
 }
 
 impl std::fmt::Display for SocketPath {

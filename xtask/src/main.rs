@@ -2,8 +2,8 @@
 
 mod bench;
 mod darwin;
-mod gates;
 mod drift;
+mod gates;
 mod process;
 mod replay;
 mod run;

@@ -93,13 +93,40 @@ fn centre(values: &[f64]) -> Option<f64> {
     if near.is_empty() { Some(median) } else { Some(near.iter().sum::<f64>() / near.len() as f64) }
 }
 
+/// A call that gave a unit more than this many times as many rows as the latest call did, or as few, tells little about it: kernels are slower per
+/// row on few rows, and what a part costs beyond its rows weighs more (seen live: a tenth of 1024 rows takes 15 % longer per row than half).
+const NEAR_ROWS: f64 = 2.0;
+
+/// Both units' time per row; each `None` until it was seen. From the split calls that `usable` accepts and whose parts are near in size to those of the
+/// latest one, as far as those tell.
+pub(super) fn unit_times(
+    samples: &[Sample],
+    shape: Shape,
+    usable: impl Fn(u32) -> bool,
+) -> (Option<f64>, Option<f64>) {
+    let all = unit_times_of(samples, shape, &usable);
+    let Some(latest) = samples.iter().rev().find(|sample| sample.secondary_rows > 0) else { return all };
+    let is_near = |rows: u32, latest: u32| {
+        let (rows, latest) = (f64::from(rows), f64::from(latest));
+        rows <= latest * NEAR_ROWS && rows * NEAR_ROWS >= latest
+    };
+    let near = |rows: u32| {
+        let primary = |secondary: u32| shape.rows().saturating_sub(secondary);
+        usable(rows)
+            && is_near(rows, latest.secondary_rows)
+            && is_near(primary(rows), primary(latest.secondary_rows))
+    };
+    let (primary, secondary) = unit_times_of(samples, shape, near);
+    (primary.or(all.0), secondary.or(all.1))
+}
+
 /// Both units' time per row, from all split calls that `usable` accepts; each `None` until it was seen.
 ///
 /// From the kept calls. A time that was hidden behind the other unit's has an upper bound: it counts as the smaller of the bound and what the
 /// other calls say, or else only the slow ones of a unit would be seen. A first call after a change of arm is too slow or too fast, but in
 /// both units alike: where it tells both, the ratio of the two counts, scaled to the level of the kept ones. Where nothing
 /// else is known it stands in.
-pub(super) fn unit_times(
+fn unit_times_of(
     samples: &[Sample],
     shape: Shape,
     usable: impl Fn(u32) -> bool,

@@ -574,7 +574,7 @@ impl Search {
 }
 
 /// The interval widened by what sessions of one machine differ ([`SESSION_DEVIATION`]), variances added in the logarithm.
-fn any_session(interval: Interval) -> Interval {
+pub fn any_session(interval: Interval) -> Interval {
     let within = (interval.high / interval.low).ln() / 2.0;
     let half_width = within.hypot(1.96 * SESSION_DEVIATION);
     Interval {

@@ -107,8 +107,22 @@ fn a_machine_where_splitting_changes_nothing_is_left_alone() {
                 };
                 let mut noise = crate::noise::Noise::new(seed);
                 let mut search = Search::new(shape, Options { seed, ..options });
-                let outcome =
-                    drive(&mut search, |ask| told(ask.secondary_rows(), 10.0 * noise.call_factor(0.015)));
+                let outcome = drive(&mut search, |ask| {
+                    let total_ms = 10.0 * noise.call_factor(0.015);
+                    let mut sample = told(ask.secondary_rows(), total_ms);
+                    if let Ask::Split { first_waited, .. } = ask
+                        && evidence == Evidence::FinishTimes
+                    {
+                        // The units are balanced, and together as fast as stock alone.
+                        let early = total_ms * 0.98;
+                        let (primary_ms, secondary_ms) = match first_waited {
+                            Unit::Primary => (early, total_ms),
+                            Unit::Secondary => (total_ms, early),
+                        };
+                        sample.finish_times = Some(FinishTimes { primary_ms, secondary_ms, first_waited });
+                    }
+                    sample
+                });
                 outcome.ratio.splits()
             })
             .count();

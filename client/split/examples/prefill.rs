@@ -21,7 +21,7 @@ use fusion_calibrations::{
     stats::{self, CONFIDENCE},
 };
 use fusion_split::{
-    Arm, Call, PairKind, Policy, Sampled, Units, WorkFactor, identity,
+    Arm, Call, Fixed, PairKind, Policy, Sampled, Units, WorkFactor, identity,
     model::{Geometry, Model, Wanted},
 };
 use mlx_rs::Array;
@@ -49,6 +49,9 @@ struct Args {
     /// The secondary unit's share in the split arm
     #[arg(long, default_value_t = 0.5)]
     ratio: f64,
+    /// Split feed-forward parts once instead of layer by layer
+    #[arg(long)]
+    whole_ffn: bool,
     /// Prompts an arm, after the first that warms up
     #[arg(long, default_value_t = 7)]
     prompts: usize,
@@ -98,8 +101,8 @@ struct Turns {
     arm: Arm,
     prompt: usize,
     chunk: u32,
-    ratio: Ratio,
-    rule: RowRule,
+    /// What to do in the split arm.
+    split: Fixed,
     sample_every: u32,
     splits: u32,
     log: Vec<Entry>,
@@ -112,7 +115,11 @@ impl Policy for Turns {
     }
 
     fn secondary_rows(&mut self, shape: Shape) -> u32 {
-        self.rule.secondary_rows(shape, self.ratio)
+        self.split.secondary_rows(shape)
+    }
+
+    fn ffn_rows(&mut self, layers: [Shape; 3]) -> u32 {
+        self.split.ffn_rows(layers)
     }
 
     fn sample(&mut self, _: Shape) -> Option<Unit> {
@@ -173,8 +180,12 @@ fn run(args: &Args) -> Result<()> {
         arm: Arm::Eager,
         prompt: 0,
         chunk: 0,
-        ratio: Ratio::new(args.ratio)?,
-        rule: RowRule::apple(),
+        split: Fixed {
+            arm: Arm::Split,
+            ratio: Ratio::new(args.ratio)?,
+            rule: RowRule::apple(),
+            whole_ffn: args.whole_ffn,
+        },
         sample_every: args.sample_every,
         splits: 0,
         log: vec![],

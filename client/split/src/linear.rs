@@ -77,14 +77,15 @@ fn run(
     if secondary_rows > shape.rows() {
         return Err(SplitError::TooManyRows { secondary_rows, shape });
     }
-    transforms::eval([x]).doing("materialising the input of a split")?;
+    materialise(x)?;
+    let product = |rows: &Array| weight.product(rows);
     let (joined, observation) = if secondary_rows == shape.rows() {
-        (submit_to_secondary(units, &input, weight, secondary_rows)?, None)
+        (submit_to_secondary(units, &input, secondary_rows, &product)?, None)
     } else if let Some(first) = sample {
-        let (joined, observation) = both_sampled(units, &input, weight, secondary_rows, first)?;
+        let (joined, observation) = both_sampled(units, &input, secondary_rows, first, &product)?;
         (joined, Some(observation))
     } else {
-        (submit_to_both(units, &input, weight, secondary_rows)?.join(units)?, None)
+        (submit_to_both(units, &input, secondary_rows, &product)?.join(units)?, None)
     };
     let sampled = observation.map(|observation| Sampled { layer: weight.layer(), observation });
     Ok((input.restored(units, joined, weight)?, sampled))
@@ -93,26 +94,26 @@ fn run(
 fn submit_to_both(
     units: &Units,
     input: &Input<'_>,
-    weight: &Weight,
     secondary_rows: u32,
+    work: Work<'_>,
 ) -> Result<Parts, SplitError> {
     Parts::submit(
         units,
-        || weight.product(&input.part(secondary_rows as i32, input.rows)?),
-        || secondary_work(units, input, weight, secondary_rows),
+        || work(&input.part(secondary_rows as i32, input.rows)?),
+        || secondary_work(units, input, secondary_rows, work),
     )
 }
 
 fn both_sampled(
     units: &Units,
     input: &Input<'_>,
-    weight: &Weight,
     secondary_rows: u32,
     first: Unit,
+    work: Work<'_>,
 ) -> Result<(Array, Observation), SplitError> {
     units.drain()?;
     let start = Instant::now();
-    let parts = submit_to_both(units, input, weight, secondary_rows)?;
+    let parts = submit_to_both(units, input, secondary_rows, work)?;
     let finish_times = parts.wait(start, first)?;
     let joined = parts.join(units)?;
     parts::wait(&joined)?;
@@ -124,26 +125,49 @@ fn both_sampled(
 fn submit_to_secondary(
     units: &Units,
     input: &Input<'_>,
-    weight: &Weight,
     rows: u32,
+    work: Work<'_>,
 ) -> Result<Array, SplitError> {
-    parts::submit(with_stream(units.secondary(), || secondary_work(units, input, weight, rows))?)
+    parts::submit(with_stream(units.secondary(), || secondary_work(units, input, rows, work))?)
 }
 
 /// The first `rows` rows on the stream in scope, with the ballast of an asymmetric pair. As long as there are enough rows the
-/// ballast is part of the same product, as in [`crate::Operands`]; beyond them it is products of its own, which the stream
-/// runs before.
-fn secondary_work(units: &Units, input: &Input<'_>, weight: &Weight, rows: u32) -> Result<Array, SplitError> {
+/// ballast is part of the same work, as in [`crate::Operands`]; beyond them it is work of its own, which the stream runs
+/// before.
+fn secondary_work(units: &Units, input: &Input<'_>, rows: u32, work: Work<'_>) -> Result<Array, SplitError> {
     let worked = units.worked_rows(rows) as i32;
     let whole = worked.min(input.rows);
     let mut ballast = worked - whole;
     while ballast > 0 {
         let some = ballast.min(input.rows);
-        parts::submit(weight.product(&input.part(0, some)?)?)?;
+        parts::submit(work(&input.part(0, some)?)?)?;
         ballast -= some;
     }
-    let product = weight.product(&input.part(0, whole)?)?;
-    Ok(if whole == rows as i32 { product } else { product.index(0..rows as i32) })
+    let result = work(&input.part(0, whole)?)?;
+    Ok(if whole == rows as i32 { result } else { result.index(0..rows as i32) })
+}
+
+/// What a unit does with its rows: `[m, K]` to `[m, N]`, each row for itself, lazily, on the stream in scope.
+type Work<'a> = &'a dyn Fn(&Array) -> Result<Array, SplitError>;
+
+fn materialise(x: &Array) -> Result<(), SplitError> {
+    transforms::eval([x]).doing("materialising the input of a split")
+}
+
+/// Any work that does each row for itself, such as a whole feed-forward part: the first `secondary_rows` rows of `x` `[M, K]` on
+/// the secondary unit, the rest on the primary one. One boundary and one joining for all of it.
+pub(crate) fn split_rows(
+    units: &Units,
+    x: &Array,
+    secondary_rows: u32,
+    work: Work<'_>,
+) -> Result<Array, SplitError> {
+    let input = Input { array: x, rows: x.dim(0), inputs: x.dim(1) };
+    materialise(x)?;
+    if secondary_rows == input.rows as u32 {
+        return submit_to_secondary(units, &input, secondary_rows, work);
+    }
+    submit_to_both(units, &input, secondary_rows, work)?.join(units)
 }
 
 /// An input as the rows that it is.

@@ -14,6 +14,14 @@ pub trait Policy {
     /// The secondary unit's rows of `shape`, by the row rule; 0 leaves the layer alone. Asked only in [`Arm::Split`].
     fn secondary_rows(&mut self, shape: Shape) -> u32;
 
+    /// The secondary unit's rows of a whole feed-forward part, given its gate, up and down: it is then split once instead of three
+    /// times, and not sampled. They must suit each of the layers. By default 0: each layer for itself. Asked only in
+    /// [`Arm::Split`].
+    fn ffn_rows(&mut self, layers: [Shape; 3]) -> u32 {
+        let _ = layers;
+        0
+    }
+
     /// Whether to look at both units' finish times of this split, and which unit to wait for first: let it alternate. A sampled
     /// split waits for its units where another would not, so few should be. By default none is.
     fn sample(&mut self, shape: Shape) -> Option<Unit> {
@@ -54,6 +62,8 @@ pub struct Fixed {
     pub ratio: Ratio,
     /// What turns it into rows.
     pub rule: RowRule,
+    /// Whether feed-forward parts are split once instead of layer by layer.
+    pub whole_ffn: bool,
 }
 
 impl Policy for Fixed {
@@ -63,5 +73,14 @@ impl Policy for Fixed {
 
     fn secondary_rows(&mut self, shape: Shape) -> u32 {
         self.rule.secondary_rows(shape, self.ratio)
+    }
+
+    fn ffn_rows(&mut self, layers: [Shape; 3]) -> u32 {
+        if !self.whole_ffn {
+            return 0;
+        }
+        // The fewest that a layer wants, made to suit the others: a step down from a cliff may land on another.
+        let rows = layers.map(|shape| self.secondary_rows(shape)).into_iter().min().unwrap_or(0);
+        layers.iter().fold(rows, |rows, shape| self.rule.nearest_allowed(*shape, rows))
     }
 }

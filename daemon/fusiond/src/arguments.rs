@@ -11,7 +11,7 @@ use fusiond::settings::WORKER_VARIABLE;
 const HELP: &str = "\
 Examples:
   fusiond                        serve in the foreground until interrupted
-  fusiond --state-dir /tmp/try --socket /tmp/try.sock
+  fusiond --state-dir ~/try --socket ~/try/run/x.sock
   fusiond --machine recorded:m4-pro    answer from published measurements, without MLX
   fusiond store verify           look after the store while no daemon runs
 

@@ -71,7 +71,7 @@ impl Instance {
         let path = socket.as_path();
         let directory = path.parent().unwrap_or(Path::new("/"));
         prepare_directory(directory)?;
-        let lock = lock(&path.with_extension("lock"))?;
+        let lock = lock(&socket.lock_file())?;
         remove_stale_socket(path)?;
         let listener = UnixListener::bind(path).map_err(|error| {
             io::Error::new(error.kind(), format!("can't listen on '{}': {error}", path.display()))

@@ -101,7 +101,7 @@ pub enum JobError {
 pub enum JobEvent {
     /// It waits.
     Queued {
-        /// Jobs that come first.
+        /// Jobs that come first; 0 for a running job that waits until no client is busy.
         position: usize,
     },
     /// It runs; told again, with who measures, once a worker is up.
@@ -225,12 +225,27 @@ struct Queue {
     waiting: VecDeque<QueuedJob>,
 }
 
+impl Queue {
+    /// Removes the jobs whose callers left or that the drain cancelled, and tells those who still listen.
+    fn forget_cancelled(&mut self) {
+        self.waiting.retain(|job| {
+            let cancelled = job.cancel.is_cancelled();
+            if cancelled {
+                let _ = job.events.try_send(Err(JobError::Cancelled));
+            }
+            !cancelled
+        });
+    }
+}
+
 /// What a job works with.
 pub struct Workshop {
     /// Whose calls are timed.
     pub machine: MachineChoice,
     /// How to start a worker.
     pub worker: WorkerSettings,
+    /// How many clients are busy: nothing is measured meanwhile.
+    pub busy: watch::Receiver<usize>,
     /// The state of the machine.
     pub sensors: Arc<dyn Sensors>,
     /// What is served.
@@ -277,6 +292,7 @@ impl Jobs {
         let (sender, events) = mpsc::channel(EVENT_BACKLOG);
         let cancel = self.drain.child_token();
         let mut queue = self.queue();
+        queue.forget_cancelled();
         if queue.waiting.len() >= MAX_WAITING_JOBS {
             return Err(JobError::QueueFull);
         }
@@ -325,6 +341,7 @@ impl Jobs {
             self.work(job).await;
             self.announce_positions();
         }
+        self.queue().forget_cancelled();
     }
 
     async fn next(&self) -> Option<QueuedJob> {
@@ -335,7 +352,7 @@ impl Jobs {
             {
                 // The board changes under the queue's lock, so that a position is never counted without the running job.
                 let mut queue = self.queue();
-                queue.waiting.retain(|job| !job.cancel.is_cancelled());
+                queue.forget_cancelled();
                 if let Some(job) = queue.waiting.pop_front() {
                     self.board.send_modify(|board| board.running = Some(view(&job)));
                     return Some(job);
@@ -371,8 +388,12 @@ impl Jobs {
             let view = board.running.take().unwrap_or_default();
             board.last = Some(EndedJob { view, outcome, ended_at_unix_ms: unix_ms(SystemTime::now()) });
         });
-        // Nobody may be listening any more.
-        let _ = tokio::time::timeout(READ_LIMIT, job.events.send(result.map(JobEvent::Finished))).await;
+        // Nobody may be listening any more, and a daemon on its way out waits for nobody.
+        let last = job.events.send(result.map(JobEvent::Finished));
+        let _ = tokio::select! {
+            sent = tokio::time::timeout(READ_LIMIT, last) => sent.is_ok(),
+            () = self.drain.cancelled() => false,
+        };
     }
 
     async fn measure_all(&self, job: &QueuedJob) -> Result<Tally, JobError> {
@@ -385,7 +406,7 @@ impl Jobs {
                     running.shape = Some(*shape);
                 }
             });
-            run.shape(index, *shape).await?;
+            run.shape_in_peace(index, *shape).await?;
             self.board.send_modify(|board| {
                 if let Some(running) = &mut board.running {
                     running.done += 1;
@@ -425,7 +446,9 @@ impl Jobs {
     }
 
     fn announce_positions(&self) {
-        for (position, job) in self.queue().waiting.iter().enumerate() {
+        let mut queue = self.queue();
+        queue.forget_cancelled();
+        for (position, job) in queue.waiting.iter().enumerate() {
             let _ = job.events.try_send(Ok(JobEvent::Queued { position }));
         }
     }
@@ -465,6 +488,26 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Measures a shape while no client is busy. One that turns busy ends the worker at once; the shape is measured when all rest again.
+    async fn shape_in_peace(&mut self, index: usize, shape: Shape) -> Result<(), JobError> {
+        let mut busy = self.jobs.workshop.busy.clone();
+        loop {
+            if *busy.borrow_and_update() > 0 {
+                self.tell(JobEvent::Queued { position: 0 }).await?;
+                // Without clients nobody is busy.
+                let _ = busy.wait_for(|count| *count == 0).await;
+            }
+            tokio::select! {
+                biased;
+                done = self.shape(index, shape) => return done,
+                _ = busy.wait_for(|count| *count > 0) => {
+                    tracing::info!(%shape, "a client turned busy: the worker is ended");
+                    self.machine = None;
+                }
+            }
+        }
+    }
+
     async fn shape(&mut self, index: usize, shape: Shape) -> Result<(), JobError> {
         if self.job.request.freshness == Freshness::Reuse && self.answer_from_table(index, shape).await? {
             return Ok(());

@@ -26,24 +26,26 @@ pub enum LogError {
     File(#[from] InitError),
 }
 
-/// Logs to the standard error, and to `fusiond.<day>.log` in `directory`. The guard flushes on drop.
+/// Logs to `fusiond.<day>.log` in `directory`, and to the standard error if that is a terminal. The guard flushes on drop.
 ///
 /// # Errors
-/// [`LogError`] if there is no file; the standard error is used all the same.
+/// [`LogError`] if there is no file; then the standard error is used, whatever it is.
 pub fn start(directory: &Path) -> Result<WorkerGuard, LogError> {
     let filter = || EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-    let colour = std::io::stderr().is_terminal();
-    let terminal =
-        fmt::layer().with_ansi(colour).with_writer(std::io::stderr).with_target(false).with_filter(filter());
+    let watched = std::io::stderr().is_terminal();
+    let terminal = || {
+        fmt::layer().with_ansi(watched).with_writer(std::io::stderr).with_target(false).with_filter(filter())
+    };
     match open(directory) {
         Ok(appender) => {
             let (writer, guard) = tracing_appender::non_blocking(appender);
             let file = fmt::layer().with_ansi(false).with_writer(writer).with_filter(filter());
-            tracing_subscriber::registry().with(terminal).with(file).init();
+            // Whoever keeps what a daemon prints doesn't rotate it.
+            tracing_subscriber::registry().with(watched.then(terminal)).with(file).init();
             Ok(guard)
         }
         Err(error) => {
-            tracing_subscriber::registry().with(terminal).init();
+            tracing_subscriber::registry().with(terminal()).init();
             Err(error)
         }
     }

@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::arguments::{Arguments, Command};
 
+/// What a shell reports of a process that was interrupted.
+const EXIT_INTERRUPTED: i32 = 130;
 /// sysexits' EX_CONFIG.
 const CONFIGURATION: u8 = 78;
 
@@ -75,6 +77,13 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
             _ = interrupt.recv() => tracing::info!("interrupted"),
         }
         stop.cancel();
+        // Whoever asks twice doesn't want to wait; the store bears it.
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::warn!("asked twice: ending at once");
+        std::process::exit(EXIT_INTERRUPTED);
     });
     // The state of this machine says nothing about another one.
     let sensors: Arc<dyn Sensors> = match settings.machine {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::estimate::{Estimate, Provenance};
 use fusion_calibrations::record::Record;
 use fusion_calibrations::rows::RowRule;
@@ -100,7 +101,7 @@ pub async fn measure(
             Step::Done(outcome) => break outcome,
             Step::Measure(ask) => ask,
         };
-        let sample = time_undisturbed(machine, ask, sensors, &mut repeated).await?;
+        let sample = time_undisturbed(machine, ask, sensors, conditions, &mut repeated).await?;
         search.tell(sample)?;
         progress(search.calls(), search.calls_at_most());
     };
@@ -156,24 +157,31 @@ async fn time_undisturbed(
     machine: &mut Machine,
     ask: Ask,
     sensors: &dyn Sensors,
+    conditions: Conditions,
     repeated: &mut Vec<Sample>,
 ) -> Result<Sample, MachineError> {
     for _ in 1..REPETITIONS {
-        let sample = time(machine, ask, sensors).await?;
+        let sample = time(machine, ask, sensors, conditions).await?;
         if sample.is_kept() {
             return Ok(sample);
         }
         repeated.push(sample);
     }
-    time(machine, ask, sensors).await
+    time(machine, ask, sensors, conditions).await
 }
 
-async fn time(machine: &mut Machine, ask: Ask, sensors: &dyn Sensors) -> Result<Sample, MachineError> {
+/// One call. It belongs to `conditions`, those of the whole calibration, or is dropped.
+async fn time(
+    machine: &mut Machine,
+    ask: Ask,
+    sensors: &dyn Sensors,
+    conditions: Conditions,
+) -> Result<Sample, MachineError> {
     let before = (sensors.conditions(), Instant::now(), SystemTime::now());
     let Timing { sample, run_delay_ms } = machine.time(ask).await?;
     let reason = if clock_gap(before.1.elapsed(), before.2.elapsed().ok()) {
         Some(DropReason::ClockGap)
-    } else if before.0 != sensors.conditions() {
+    } else if before.0 != conditions || sensors.conditions() != conditions {
         Some(DropReason::ConditionsChanged)
     } else if is_disturbed(run_delay_ms, sample.total_ms) {
         Some(DropReason::Disturbed)

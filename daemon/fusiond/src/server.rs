@@ -13,7 +13,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fs_err as fs;
 use fusion_proto::v1::attachment_server::AttachmentServer;
@@ -31,12 +31,13 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::InterceptorLayer;
 use tonic::transport::Server;
 
+use crate::clients::Clients;
 use crate::instance::{Instance, InstanceError};
 use crate::jobs::{Jobs, Workshop};
 use crate::knowledge::Knowledge;
 use crate::machine::is_stand_in;
 use crate::measure::unix_ms;
-use crate::sensors::Sensors;
+use crate::sensors::{Recent, Sensors};
 use crate::service::{
     AttachmentService, CalibrationService, ControlService, GatesService, Parts, RatiosService, StoreService,
     admit_own_user,
@@ -48,6 +49,18 @@ use crate::table::{Identity, Table};
 
 /// Files that may be open: a connection for each client, and as many for everything else.
 const OPEN_FILES: u64 = 2 * MAX_CLIENTS as u64;
+/// Names that health knows; the empty one is the whole daemon.
+const SERVICES: [&str; 7] = [
+    "",
+    "fusion.v1.Attachment",
+    "fusion.v1.Calibration",
+    "fusion.v1.Control",
+    "fusion.v1.Gates",
+    "fusion.v1.Ratios",
+    "fusion.v1.Store",
+];
+/// How long ending the worker and closing the store may take after the last call: a commit takes some 20 ms.
+const CLOSING_LIMIT: Duration = Duration::from_secs(2);
 /// Calls that one connection may have open.
 const STREAMS_PER_CONNECTION: u32 = 64;
 
@@ -120,8 +133,13 @@ pub async fn run(
     snapshot::save(&parts);
     // Dropping the task drops its worker, which ends the process.
     identify.abort();
-    let _ = jobs.await;
-    parts.store.close().await;
+    let closing = async {
+        let _ = jobs.await;
+        parts.store.close().await;
+    };
+    if tokio::time::timeout(CLOSING_LIMIT, closing).await.is_err() {
+        tracing::warn!("the store was still busy {} s after the last call", CLOSING_LIMIT.as_secs());
+    }
     drop(instance);
     tracing::info!("fusiond is gone");
     served
@@ -155,9 +173,11 @@ fn open(
     };
     let table = Arc::new(Table::new(records.into_iter().map(|stored| stored.record)));
     let store = StoreHandle::spawn(opened.store)?;
+    let clients = Arc::new(Clients::default());
     let workshop = Workshop {
         machine: settings.machine,
         worker: settings.worker.clone(),
+        busy: clients.busy(),
         sensors: Arc::clone(&sensors),
         table: Arc::clone(&table),
         store: store.clone(),
@@ -167,12 +187,12 @@ fn open(
     let knowledge = Arc::new(Knowledge::new(Arc::clone(&table)));
     Ok(Arc::new(Parts {
         settings,
-        clients: Arc::default(),
+        clients,
         gates,
         knowledge,
         table,
         jobs: Jobs::new(workshop, drain.clone()),
-        sensors,
+        sensors: Recent::new(sensors),
         store,
         store_health: opened.health,
         started_at_unix_ms: unix_ms(SystemTime::now()),
@@ -193,8 +213,9 @@ async fn serve(
 ) -> Result<(), ServerError> {
     let limit = parts.settings.drain_limit;
     let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_serving::<ControlServer<ControlService>>().await;
-    reporter.set_serving::<RatiosServer<RatiosService>>().await;
+    for service in SERVICES {
+        reporter.set_service_status(service, tonic_health::ServingStatus::Serving).await;
+    }
     let valid = "the descriptors of this build are valid";
     let attachment = AttachmentServer::new(AttachmentService(Arc::clone(&parts)));
     let calibration = CalibrationServer::new(CalibrationService(Arc::clone(&parts)));
@@ -218,7 +239,9 @@ async fn serve(
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), drain.clone().cancelled_owned());
     let overdue = async {
         drain.cancelled().await;
-        reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        for service in SERVICES {
+            reporter.set_service_status(service, tonic_health::ServingStatus::NotServing).await;
+        }
         tokio::time::sleep(limit).await;
     };
     tokio::select! {

@@ -92,10 +92,10 @@ impl Conversation {
         Ok(Reply::Prepared { active_bytes: fusion_split::active_memory_bytes()? })
     }
 
-    /// Both arms once, untimed: pages are touched, kernels loaded.
+    /// Both arms once, untimed: pages are touched, kernels loaded. Cliffs are powers of two, so an odd count is none.
     fn warm_up(&self, operands: &Operands) -> Result<(), SplitError> {
         self.units.stock(operands)?;
-        self.units.split(operands, operands.shape().rows() / 2, Unit::Primary)?;
+        self.units.split(operands, (operands.shape().rows() / 2) | 1, Unit::Primary)?;
         Ok(())
     }
 

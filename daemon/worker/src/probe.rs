@@ -6,7 +6,7 @@ use anyhow::Result;
 use fusion_calibrations::stats::{self, Interval};
 use fusion_split::{
     Units, identity,
-    probe::{self, Probe, Way},
+    probe::{self, Probe, Scale, Way},
 };
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ const SCHEMA: &str = "fusionctl.probe/1";
 /// # Errors
 /// If MLX fails.
 pub(crate) fn run(units: &Units, json: bool, quiet: bool) -> Result<String> {
-    let probe = probe::run(units, |round, rounds| {
+    let probe = probe::run(units, Scale::usual(units)?, |round, rounds| {
         if !quiet {
             eprint!("\rprobe: round {round} of {rounds}{}", if round == rounds { "\n" } else { "" });
         }
@@ -197,5 +197,29 @@ impl Document {
             relative_error: probe.relative_error,
             times_ms: Way::ALL.map(|way| (way.name(), probe.timings.of(way))).into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fusion_calibrations::shape::{Layout, Shape, WeightFormat};
+    use fusion_split::PairKind;
+
+    use super::*;
+
+    #[test]
+    fn both_reports_hold_every_way_and_the_label() {
+        let units = Units::open(PairKind::Development).unwrap();
+        let shape = Shape::parse("32x64x96", WeightFormat::F32, Layout::default()).unwrap();
+        let probe = probe::run(&units, Scale { shape, rounds: 2 }, |_, _| ()).unwrap();
+        let text = text(&units, &probe).unwrap();
+        let json = serde_json::to_value(Document::new(&units, &probe).unwrap()).unwrap();
+        for way in Way::ALL {
+            assert!(text.contains(description(way)), "{text}");
+            assert_eq!(json["times_ms"][way.name()].as_array().unwrap().len(), 2, "{json}");
+        }
+        assert!(text.contains("says nothing about a machine with a GPU"), "{text}");
+        assert_eq!((&json["schema"], &json["product"]["rows"]), (&SCHEMA.into(), &32.into()));
+        assert!(json["chip"]["pair_label"].as_str().unwrap().contains("development pair"), "{json}");
     }
 }

@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use crate::json::{self, Schema};
 use crate::output::Output;
 
-/// Beyond the daemon's own deadline: the socket goes last.
-const GRACE: Duration = Duration::from_millis(500);
+/// Beyond the daemon's deadline for its callers: ending the worker and closing the store come after it.
+const GRACE: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(socket: &SocketPath, output: Output) -> Result<(), Failure> {
     let client = match connect(socket).await {

@@ -54,6 +54,7 @@ impl Answer {
 #[derive(Debug, Serialize)]
 pub(crate) struct Explanation {
     summary: String,
+    speed_up_any_session: Option<Interval>,
     balanced_ratio: Option<f64>,
     break_even_rows: Option<f64>,
     answer: Answer,
@@ -136,6 +137,7 @@ impl Explanation {
     pub(crate) fn new(shape: &v1::Shape, reply: &v1::ExplainRatioReply) -> Self {
         Self {
             summary: reply.summary.clone(),
+            speed_up_any_session: reply.speed_up_any_session.as_ref().map(Into::into),
             balanced_ratio: reply.balanced_ratio,
             break_even_rows: reply.break_even_rows,
             answer: Answer::new(shape, &reply.answer.clone().unwrap_or_default()),

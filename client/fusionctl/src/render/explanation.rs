@@ -46,6 +46,12 @@ fn facts(
         ("stale", Some(ratio.stale_reason.clone()).filter(|reason| !reason.is_empty())),
         ("speed-up", estimate.map(|known| format!("{} (95 % interval)", words::interval(known.speed_up)))),
         (
+            "other days",
+            reply.speed_up_any_session.map(|any| {
+                format!("{} (with the spread between sessions of one machine)", words::interval(Some(any)))
+            }),
+        ),
+        (
             "from",
             estimate.map(|known| {
                 let calls = known.kept_samples.saturating_add(known.dropped_samples);

@@ -223,6 +223,7 @@ impl Ratios for Service {
             considered: vec![considered(true, "exact"), considered(false, "another engine")],
             samples: canned::samples(),
             break_even_rows: Some(37.5),
+            speed_up_any_session: Some(v1::Interval { low: 1.5, value: 1.76, high: 2.06 }),
             balanced_ratio: Some(canned::BALANCE),
             predicted: answer.estimate.as_ref().map(canned::predicted).unwrap_or_default(),
             points: answer.estimate.as_ref().map(canned::points).unwrap_or_default(),

@@ -1,5 +1,6 @@
 //! One decoder block.
 
+use fusion_calibrations::shape::Shape;
 use mlx_rs::{
     Array,
     fast::{self, ScaledDotProductAttentionMask},
@@ -9,6 +10,7 @@ use mlx_rs::{
 use crate::{
     Policy, Sampled, SplitLinear, Units, Weight,
     error::{Doing as _, SplitError},
+    linear::split_rows,
     operands::{noise, synthetic_weight},
     weight::activation_dtype,
 };
@@ -28,6 +30,32 @@ type Past<'a> = Option<(&'a Array, &'a Array)>;
 /// How a block's linear layers are multiplied, with `x` `[M, K]` and the primary unit's stream in scope.
 pub(super) trait Linears {
     fn apply(&mut self, linear: &SplitLinear, x: &Array) -> Result<Array, SplitError>;
+
+    /// All of a feed-forward part, or `None`: layer by layer.
+    fn ffn(&mut self, ffn: Ffn<'_>, x: &Array) -> Result<Option<Array>, SplitError> {
+        let _ = (ffn, x);
+        Ok(None)
+    }
+}
+
+/// The layers of a feed-forward part.
+#[derive(Clone, Copy)]
+pub(super) struct Ffn<'a> {
+    gate: &'a SplitLinear,
+    up: &'a SplitLinear,
+    down: &'a SplitLinear,
+}
+
+impl Ffn<'_> {
+    fn run(self, x: &Array, linears: &mut dyn Linears) -> Result<Array, SplitError> {
+        let (gated, upped) = (linears.apply(self.gate, x)?, linears.apply(self.up, x)?);
+        linears.apply(self.down, &swiglu(&gated, &upped)?)
+    }
+
+    fn shapes(self, rows: i32) -> Result<[Shape; 3], SplitError> {
+        let shape = |linear: &SplitLinear| linear.weight().layer().with_rows(rows);
+        Ok([shape(self.gate)?, shape(self.up)?, shape(self.down)?])
+    }
 }
 
 /// On the stream in scope, lazily.
@@ -55,6 +83,17 @@ impl Linears for Split<'_> {
         let (result, sampled) = linear.split_sampled(self.units, x, rows, first)?;
         self.sampled.extend(sampled);
         Ok(result)
+    }
+
+    fn ffn(&mut self, ffn: Ffn<'_>, x: &Array) -> Result<Option<Array>, SplitError> {
+        let shapes = ffn.shapes(x.dim(0))?;
+        match self.policy.ffn_rows(shapes) {
+            0 => Ok(None),
+            rows if rows > shapes[0].rows() => {
+                Err(SplitError::TooManyRows { secondary_rows: rows, shape: shapes[0] })
+            }
+            rows => split_rows(self.units, x, rows, &|x| ffn.run(x, &mut Stock)).map(Some),
+        }
     }
 }
 
@@ -128,9 +167,12 @@ impl Block {
         let hidden = hidden.add(linears.apply(o, &attended)?).doing(DOING)?;
 
         let normed = norm(&hidden, &self.ffn_norm)?;
-        let (gated, upped) = (linears.apply(gate, &normed)?, linears.apply(up, &normed)?);
-        let inner = swiglu(&gated, &upped)?;
-        let hidden = hidden.add(linears.apply(down, &inner)?).doing(DOING)?;
+        let ffn = Ffn { gate, up, down };
+        let fed = match linears.ffn(ffn, &normed)? {
+            Some(fed) => fed,
+            None => ffn.run(&normed, linears)?,
+        };
+        let hidden = hidden.add(fed).doing(DOING)?;
         Ok((hidden, keys, values))
     }
 

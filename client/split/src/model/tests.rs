@@ -53,19 +53,20 @@ fn units() -> Units {
 }
 
 fn fixed(arm: Arm) -> Fixed {
-    Fixed { arm, ratio: Ratio::new(0.4).unwrap(), rule: RowRule::default() }
+    Fixed { arm, ratio: Ratio::new(0.4).unwrap(), rule: RowRule::default(), whole_ffn: false }
 }
 
 /// Always splits, by a rule of its own, and samples every second layer.
 struct Rows {
     rows: fn(u32) -> u32,
+    whole_ffn: bool,
     asked: u32,
     calls: Vec<(Arm, u32, usize)>,
 }
 
 impl Rows {
     fn new(rows: fn(u32) -> u32) -> Self {
-        Self { rows, asked: 0, calls: vec![] }
+        Self { rows, whole_ffn: false, asked: 0, calls: vec![] }
     }
 }
 
@@ -77,6 +78,11 @@ impl Policy for Rows {
 
     fn secondary_rows(&mut self, shape: Shape) -> u32 {
         (self.rows)(shape.rows())
+    }
+
+    fn ffn_rows(&mut self, [gate, up, down]: [Shape; 3]) -> u32 {
+        assert_eq!((gate.layer().outputs(), up, down.layer().inputs()), (160, gate, 160));
+        if self.whole_ffn { (self.rows)(gate.rows()) } else { 0 }
     }
 
     fn sample(&mut self, _: Shape) -> Option<Unit> {
@@ -141,12 +147,18 @@ fn assert_arms_agree(units: &Units, format: WeightFormat, rows: (u32, u32)) {
         let result = two_chunks(units, &mut model, rows, &mut fixed(arm));
         assert_same(units, &model, &result, &reference, &format!("{arm}, {format}, {rows:?} rows"));
     }
+    let mut whole_ffn = Fixed { whole_ffn: true, ..fixed(Arm::Split) };
+    let result = two_chunks(units, &mut model, rows, &mut whole_ffn);
+    assert_same(units, &model, &result, &reference, &format!("whole ffn, {format}, {rows:?} rows"));
     let shares: [fn(u32) -> u32; 5] = [|_| 0, |_| 1, |rows| rows / 2, |rows| rows - 1, |rows| rows];
     for (index, share) in shares.into_iter().enumerate() {
-        let mut policy = Rows::new(share);
-        let result = two_chunks(units, &mut model, rows, &mut policy);
-        assert_same(units, &model, &result, &reference, &format!("share {index}, {format}, {rows:?} rows"));
-        assert_eq!(policy.calls.len(), 2);
+        for whole_ffn in [false, true] {
+            let mut policy = Rows { whole_ffn, ..Rows::new(share) };
+            let result = two_chunks(units, &mut model, rows, &mut policy);
+            let what = format!("share {index}, whole ffn {whole_ffn}, {format}, {rows:?} rows");
+            assert_same(units, &model, &result, &reference, &what);
+            assert_eq!(policy.calls.len(), 2);
+        }
     }
 }
 
@@ -203,6 +215,8 @@ fn more_rows_than_there_are_leave_the_cache_as_it_was() {
     let error =
         model.run(&units, &hidden, &mut cache, Wanted::Hidden, &mut Rows::new(|rows| rows + 1)).unwrap_err();
     assert!(matches!(error, SplitError::TooManyRows { .. }), "{error}");
+    let mut whole_ffn = Rows { whole_ffn: true, ..Rows::new(|rows| rows + 1) };
+    assert!(model.run(&units, &hidden, &mut cache, Wanted::Hidden, &mut whole_ffn).is_err());
     assert_eq!(cache.rows(), 0);
     let error =
         model.run(&units, &hidden, &mut Cache(vec![]), Wanted::Hidden, &mut fixed(Arm::Eager)).unwrap_err();

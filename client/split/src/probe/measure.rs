@@ -1,6 +1,6 @@
 //! The measuring.
 
-use std::time::Instant;
+use std::{cell::Cell, time::Instant};
 
 use fusion_calibrations::{
     live::Observation,
@@ -26,48 +26,46 @@ use crate::{
     weight::activation_dtype,
 };
 
-use super::{Probe, Timed, Timings, Verdict, Way};
+use super::{Probe, Scale, Timed, Timings, Verdict, Way};
 
 const DOING: &str = "running the probe";
 
 /// The paper's share, from which the search for the balance starts.
 const FIRST_RATIO: f64 = 0.35;
 
-/// How often a disturbed call is tried.
+/// How often a disturbed call is tried, while there are repetitions left: on a busy machine more would not help.
 const ATTEMPTS: usize = 5;
 
-/// K and N are the paper's; a single core takes fewer rows, and halves are slow there.
-struct Scale {
-    shape: Shape,
-    rounds: usize,
+pub(super) fn usual(units: &Units) -> Result<Scale, SplitError> {
+    let (rows, format, rounds) =
+        if units.is_on_gpu() { (2048, WeightFormat::F16, 20) } else { (256, WeightFormat::F32, 12) };
+    // The order in which the paper keeps them.
+    let layer = Layer::new(1600, 6400, format, Layout::InputsByOutputs)?;
+    Ok(Scale { shape: layer.with_rows(rows)?, rounds })
 }
 
-impl Scale {
-    fn of(units: &Units) -> Result<Self, SplitError> {
-        let (rows, format, rounds) =
-            if units.is_on_gpu() { (2048, WeightFormat::F16, 20) } else { (256, WeightFormat::F32, 12) };
-        let layer = Layer::new(1600, 6400, format, Layout::InputsByOutputs)?;
-        Ok(Self { shape: layer.with_rows(rows)?, rounds })
-    }
-}
-
-pub(super) fn run(units: &Units, mut progress: impl FnMut(usize, usize)) -> Result<Probe, SplitError> {
-    let scale = Scale::of(units)?;
-    let inputs = Inputs::synthetic(units, scale.shape)?;
+pub(super) fn run(
+    units: &Units,
+    scale: Scale,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<Probe, SplitError> {
+    let Scale { shape, rounds } = scale;
+    let inputs = Inputs::synthetic(units, shape)?;
     let (ratio, secondary_rows) = balance(units, &inputs)?;
-    let bench = Bench { units, inputs: &inputs, secondary_rows: secondary_rows as i32 };
+    let repetitions = Cell::new(Way::ALL.len() * rounds / 2);
+    let bench = Bench { units, inputs: &inputs, secondary_rows: secondary_rows as i32, repetitions };
     let relative_error = bench.relative_error()?;
     let mut timings = Timings::new();
-    for round in 0..scale.rounds {
+    for round in 0..rounds {
         for way in order(round) {
             // The first call after a change of way bears its traces.
             bench.timed(way)?;
             timings.push(way, bench.undisturbed(way)?);
         }
-        progress(round + 1, scale.rounds);
+        progress(round + 1, rounds);
     }
     let verdict = Verdict::of(&timings);
-    Ok(Probe { shape: scale.shape, secondary_rows, ratio, timings, relative_error, verdict })
+    Ok(Probe { shape, secondary_rows, ratio, timings, relative_error, verdict })
 }
 
 /// Each way comes first, second ... about equally often, and after different ones.
@@ -145,6 +143,8 @@ struct Bench<'a> {
     units: &'a Units,
     inputs: &'a Inputs,
     secondary_rows: i32,
+    /// How many disturbed calls may still be repeated.
+    repetitions: Cell<usize>,
 }
 
 impl Bench<'_> {
@@ -152,9 +152,11 @@ impl Bench<'_> {
     fn undisturbed(&self, way: Way) -> Result<Timed, SplitError> {
         let mut best = self.timed(way)?;
         for _ in 1..ATTEMPTS {
-            if !best.is_disturbed() {
+            let left = self.repetitions.get();
+            if !best.is_disturbed() || left == 0 {
                 break;
             }
+            self.repetitions.set(left - 1);
             let next = self.timed(way)?;
             if next.delay_ms < best.delay_ms {
                 best = next;

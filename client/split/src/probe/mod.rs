@@ -139,10 +139,30 @@ pub struct Probe {
     pub verdict: Verdict,
 }
 
-/// Runs the probe: some 20 seconds. `progress` is told each finished round and how many there are.
+/// How much a probe measures.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scale {
+    /// The product.
+    pub shape: Shape,
+    /// How often each way is timed.
+    pub rounds: usize,
+}
+
+impl Scale {
+    /// What a verdict takes: the paper's K and N, with its 2048 rows of f16 on a GPU; fewer rows of f32 on cores, where halves
+    /// are slow. Some 20 seconds.
+    ///
+    /// # Errors
+    /// None in fact: the shape is fixed.
+    pub fn usual(units: &Units) -> Result<Self, SplitError> {
+        measure::usual(units)
+    }
+}
+
+/// Runs the probe. `progress` is told each finished round and how many there are.
 ///
 /// # Errors
 /// [`SplitError::Mlx`] if MLX fails.
-pub fn run(units: &Units, progress: impl FnMut(usize, usize)) -> Result<Probe, SplitError> {
-    measure::run(units, progress)
+pub fn run(units: &Units, scale: Scale, progress: impl FnMut(usize, usize)) -> Result<Probe, SplitError> {
+    measure::run(units, scale, progress)
 }

@@ -5,6 +5,9 @@
 #[cfg(target_os = "linux")]
 mod linux;
 
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
 use fusion_calibrations::conditions::Conditions;
 
 /// What tells the state of the machine. A trait because tests and demos script it.
@@ -65,6 +68,35 @@ impl Sensors for SystemSensors {
     }
 }
 
+/// Sensors whose conditions are read at most once in [`Recent::FOR`]: answering a question must not cost a walk through the file system.
+pub struct Recent {
+    sensors: Arc<dyn Sensors>,
+    last: Mutex<Option<(Instant, Conditions)>>,
+}
+
+impl Recent {
+    /// How long conditions count as present. Heat and memory pressure change over seconds.
+    pub const FOR: Duration = Duration::from_millis(500);
+
+    /// The recent conditions of `sensors`.
+    pub fn new(sensors: Arc<dyn Sensors>) -> Self {
+        Self { sensors, last: Mutex::default() }
+    }
+
+    /// The conditions, at most [`Self::FOR`] old.
+    pub fn conditions(&self) -> Conditions {
+        let mut last = self.last.lock().expect("no holder of this lock panics");
+        match *last {
+            Some((at, conditions)) if at.elapsed() < Self::FOR => conditions,
+            _ => {
+                let conditions = self.sensors.conditions();
+                *last = Some((Instant::now(), conditions));
+                conditions
+            }
+        }
+    }
+}
+
 /// Conditions that stay as they are told: for tests and demos.
 #[derive(Debug, Default)]
 pub struct FixedSensors {
@@ -81,5 +113,35 @@ impl Sensors for FixedSensors {
 
     fn available_memory_bytes(&self) -> Option<u64> {
         self.available_memory_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[derive(Default)]
+    struct Counting(AtomicU32);
+
+    impl Sensors for Counting {
+        fn conditions(&self) -> Conditions {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Conditions::default()
+        }
+
+        fn available_memory_bytes(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn questions_in_a_row_read_the_sensors_once() {
+        let sensors = Arc::new(Counting::default());
+        let recent = Recent::new(Arc::clone(&sensors) as Arc<dyn Sensors>);
+        for _ in 0..100 {
+            recent.conditions();
+        }
+        assert!(sensors.0.load(Ordering::Relaxed) < 10);
     }
 }

@@ -23,7 +23,7 @@ use crate::clients::Clients;
 use crate::gates::Gates;
 use crate::jobs::Jobs;
 use crate::knowledge::Knowledge;
-use crate::sensors::Sensors;
+use crate::sensors::Recent;
 use crate::settings::Settings;
 use crate::store::{Health, StoreHandle};
 use crate::table::{Identity, Table};
@@ -53,7 +53,7 @@ pub struct Parts {
     /// The queue.
     pub jobs: Arc<Jobs>,
     /// The state of the machine.
-    pub sensors: Arc<dyn Sensors>,
+    pub sensors: Recent,
     /// What is kept.
     pub store: StoreHandle,
     /// How the store was found at the start.
@@ -68,6 +68,10 @@ impl Parts {
     /// Who measures; waits a little for the first worker of a new installation.
     async fn identity(&self) -> Option<Identity> {
         let mut identity: watch::Receiver<Option<Identity>> = self.jobs.identity();
+        let known = identity.borrow_and_update().clone();
+        if known.is_some() {
+            return known;
+        }
         let known = tokio::time::timeout(IDENTITY_PATIENCE, identity.wait_for(Option::is_some)).await;
         known.ok().and_then(Result::ok).and_then(|identity| identity.clone())
     }

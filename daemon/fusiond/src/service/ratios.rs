@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fusion_calibrations::lookup::{Answer, Query, Source};
 use fusion_calibrations::record::Record;
 use fusion_calibrations::rows::RowRule;
+use fusion_calibrations::search::any_session;
 use fusion_calibrations::search::points::{self, Point};
 use fusion_calibrations::shape::Shape;
 use fusion_proto::v1;
@@ -13,7 +14,7 @@ use fusion_proto::v1::ratios_server::Ratios;
 use tonic::{Request, Response, Status};
 
 use super::{Parts, engine, explain, shape};
-use crate::table::{self, Identity, LearntCliff};
+use crate::table::{self, Identity, Table};
 
 const DEFAULT_PAGE: u32 = 100;
 const LARGEST_PAGE: u32 = 1000;
@@ -58,7 +59,7 @@ impl Ratios for RatiosService {
     ) -> Result<Response<v1::ExplainRatioReply>, Status> {
         let request = request.into_inner();
         let shape = shape(request.shape.as_ref())?;
-        Ok(Response::new(self.question(shape, request.engine).await.explain()))
+        Ok(Response::new(self.question(shape, request.engine).await.explain(&self.0.table)))
     }
 }
 
@@ -67,14 +68,10 @@ impl RatiosService {
         let identity = self.0.identity().await;
         let records =
             identity.as_ref().map(|identity| self.0.table.of_chip(&identity.chip)).unwrap_or_default();
-        let (rule, learnt) = identity
-            .as_ref()
-            .map(|identity| {
-                (self.0.table.row_rule(&identity.chip), self.0.table.learnt_cliffs(&identity.chip))
-            })
-            .unwrap_or_default();
+        let rule =
+            identity.as_ref().map(|identity| self.0.table.row_rule(&identity.chip)).unwrap_or_default();
         let conditions = self.0.sensors.conditions();
-        Question { shape, identity, wire_engine, records, rule, learnt, conditions }
+        Question { shape, identity, wire_engine, records, rule, conditions }
     }
 }
 
@@ -85,7 +82,6 @@ struct Question {
     wire_engine: Option<v1::Engine>,
     records: Vec<Arc<Record>>,
     rule: RowRule,
-    learnt: Vec<LearntCliff>,
     conditions: fusion_calibrations::conditions::Conditions,
 }
 
@@ -138,7 +134,7 @@ impl Question {
         }
     }
 
-    fn explain(&self) -> v1::ExplainRatioReply {
+    fn explain(&self, table: &Table) -> v1::ExplainRatioReply {
         let Some(identity) = &self.identity else {
             return v1::ExplainRatioReply {
                 answer: Some(self.unknown_machine()),
@@ -158,11 +154,12 @@ impl Question {
             considered: self.considered(identity, &answer, record),
             samples: samples.iter().map(fusion_proto::sample).collect(),
             break_even_rows: answer.lines.and_then(|lines| lines.break_even_rows()),
+            speed_up_any_session: record.map(|record| any_session(record.estimate.speed_up).into()),
             balanced_ratio: answer.lines.map(|lines| lines.balanced_ratio().get()),
             predicted: explain::predicted(self.shape, &answer, &points),
             points: points.iter().map(explain::point).collect(),
             not_counted: explain::not_counted(samples),
-            cliffs: explain::cliffs(&identity.chip, self.shape, &self.learnt),
+            cliffs: explain::cliffs(&identity.chip, self.shape, &table.learnt_cliffs(&identity.chip)),
         }
     }
 

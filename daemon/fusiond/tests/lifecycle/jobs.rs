@@ -1,5 +1,6 @@
 //! Jobs: the queue, cancelling, what is known already.
 
+use fusion_client::attach::{Attachment, Options};
 use fusion_client::v1::{self, calibrate_event::Event};
 
 use crate::support::{Place, collect, eventually, shape, tally};
@@ -70,4 +71,40 @@ pub async fn a_cancelled_job_keeps_what_was_committed() {
     let answer = client.get_ratio(shapes[0], None).await.unwrap();
     assert_eq!(answer.source(), v1::Source::Exact);
     assert_eq!(client.status().await.unwrap().store.unwrap().estimates, 1);
+}
+
+pub async fn a_client_that_turns_busy_ends_the_worker_and_rest_goes_on() {
+    let place = Place::new();
+    let daemon = place.start("slow").await;
+    let client = daemon.client().await;
+    eventually("the identifying worker's end", async || daemon.children().is_empty().then_some(())).await;
+    let mut options = Options::new(place.socket(), "an inference", vec![shape("1x64x64").layer()]);
+    options.state_directory = None;
+    let attachment = tokio::task::spawn_blocking(|| Attachment::attach(options)).await.unwrap();
+    let mut calibration =
+        client.calibrate(&[shape("64x64x64")], v1::Freshness::Reuse, "gives way").await.unwrap();
+    while !matches!(calibration.next().await.unwrap(), Some(Event::ShapeProgress(_))) {}
+    let busy = attachment.busy();
+    eventually("the worker's end", async || daemon.children().is_empty().then_some(())).await;
+    while !matches!(calibration.next().await.unwrap(), Some(Event::Queued(v1::JobQueued { position: 0, .. })))
+    {
+    }
+    drop(busy);
+    let mut last = None;
+    while let Some(event) = calibration.next().await.unwrap() {
+        last = Some(event);
+    }
+    assert!(matches!(last, Some(Event::Finished(v1::JobFinished { measured: 1, .. }))), "{last:?}");
+}
+
+pub async fn cancelled_jobs_take_no_places() {
+    let place = Place::new();
+    let daemon = place.start("slow").await;
+    let client = daemon.client().await;
+    let _running = client.calibrate(&[shape("64x64x64")], v1::Freshness::Reuse, "runs").await.unwrap();
+    for _ in 0..40 {
+        // Each leaves at once; more of them than the queue has places.
+        drop(client.calibrate(&[shape("128x64x64")], v1::Freshness::Reuse, "leaves").await.unwrap());
+        eventually("leaving", async || client.status().await.unwrap().waiting.is_empty().then_some(())).await;
+    }
 }

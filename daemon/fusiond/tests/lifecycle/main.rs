@@ -45,7 +45,9 @@ fn main() {
             a_caller_that_leaves_takes_the_worker_along
             a_second_calibration_measures_nothing
             repeated_shapes_are_measured_once
-            a_cancelled_job_keeps_what_was_committed;
+            a_cancelled_job_keeps_what_was_committed
+            a_client_that_turns_busy_ends_the_worker_and_rest_goes_on
+            cancelled_jobs_take_no_places;
         machines:
             a_recorded_machine_is_calibrated_like_any_other
             recorded_numbers_are_labelled_everywhere
@@ -75,6 +77,8 @@ fn main() {
         shutdown:
             terminate_leaves_nothing_behind
             a_drain_ends_open_streams
+            a_waiting_job_is_told_that_it_is_cancelled
+            whoever_waits_until_it_is_gone_can_start_another
             a_silent_connection_does_not_hold_it_up
             a_killed_daemon_is_replaced_and_knows_everything;
         attachment:

@@ -4,8 +4,9 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use fusion_client::v1::{self, calibrate_event::Event};
+use fusion_client::{Client, ClientError, wait_until_gone};
 
-use crate::support::{Place, eventually, shape};
+use crate::support::{Daemon, Place, eventually, shape};
 
 /// The drain limit is 3 s; the rest is for a busy machine.
 const IN_TIME: Duration = Duration::from_secs(8);
@@ -73,4 +74,38 @@ pub async fn a_killed_daemon_is_replaced_and_knows_everything() {
             assert_eq!(answer.source(), v1::Source::Exact);
         }
     }
+}
+
+pub async fn a_waiting_job_is_told_that_it_is_cancelled() {
+    let place = Place::new();
+    let mut daemon = place.start("slow").await;
+    let client = daemon.client().await;
+    let _running = client.calibrate(&[shape("64x64x64")], v1::Freshness::Reuse, "runs").await.unwrap();
+    let mut waiting = client.calibrate(&[shape("128x64x64")], v1::Freshness::Reuse, "waits").await.unwrap();
+    client.drain("a test").await.unwrap();
+    let error = loop {
+        match waiting.next().await {
+            Ok(Some(_)) => {}
+            other => break other.unwrap_err(),
+        }
+    };
+    assert!(matches!(error, ClientError::Cancelled(_)), "{error}");
+    assert!(daemon.ended().await.success());
+}
+
+pub async fn whoever_waits_until_it_is_gone_can_start_another() {
+    let place = Place::new();
+    let mut daemon = place.start("steady").await;
+    // A connection that would hold the daemon up until its limit.
+    let _silent = UnixStream::connect(place.socket().as_path()).unwrap();
+    daemon.client().await.drain("a test").await.unwrap();
+    assert!(wait_until_gone(&place.socket(), IN_TIME).await);
+    let second = place.command("steady").spawn().unwrap();
+    let mut second = Daemon { child: second, socket: place.socket() };
+    eventually("the second daemon's answer", async || {
+        assert_eq!(second.child.try_wait().unwrap(), None, "the second daemon found the first");
+        Client::connect(&second.socket).await.ok()
+    })
+    .await;
+    daemon.ended().await;
 }
