@@ -47,6 +47,8 @@ use crate::snapshot;
 use crate::store::{self, CalibrationStore, Scope, StoreError, StoreHandle};
 use crate::table::{Identity, Table};
 
+/// Files that may be open: a connection for each client, and as many for everything else.
+const OPEN_FILES: u64 = 2 * MAX_CLIENTS as u64;
 /// Names that health knows; the empty one is the whole daemon.
 const SERVICES: [&str; 7] = [
     "",
@@ -59,8 +61,6 @@ const SERVICES: [&str; 7] = [
 ];
 /// How long ending the worker and closing the store may take after the last call: a commit takes some 20 ms.
 const CLOSING_LIMIT: Duration = Duration::from_secs(2);
-/// Files that may be open: a connection for each client, and as many for everything else.
-const OPEN_FILES: u64 = 2 * MAX_CLIENTS as u64;
 /// Calls that one connection may have open.
 const STREAMS_PER_CONNECTION: u32 = 64;
 

@@ -12,7 +12,7 @@ use fusion_client::v1::attachment_client::AttachmentClient;
 
 use crate::support::{Daemon, Place, eventually, shape};
 
-pub fn layer() -> Layer {
+fn layer() -> Layer {
     shape("1x896x4864").layer()
 }
 
