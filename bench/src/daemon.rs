@@ -26,21 +26,26 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
 pub(crate) struct Daemon {
     child: Child,
     socket: SocketPath,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Daemon {
     /// Starts one whose worker gets `worker_arguments`.
     pub(crate) async fn start(worker_arguments: &[&str]) -> Result<Self> {
+        let arguments: Vec<&str> =
+            worker_arguments.iter().flat_map(|argument| ["--worker-arg", argument]).collect();
+        Self::start_with(&arguments).await
+    }
+
+    /// Starts one with more `arguments`.
+    pub(crate) async fn start_with(arguments: &[&str]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let socket = SocketPath::new(directory.path().join("fusiond.sock"))?;
         let mut command = Command::new(program("fusiond")?);
         command.arg("--socket").arg(socket.as_path()).arg("--state-dir").arg(directory.path().join("state"));
-        for argument in worker_arguments {
-            command.args(["--worker-arg", argument]);
-        }
+        command.args(arguments);
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().context("starting fusiond")?;
-        let daemon = Self { child, socket, _directory: directory };
+        let daemon = Self { child, socket, directory: directory };
         let start = Instant::now();
         while daemon.client().await.is_err() {
             if start.elapsed() > Duration::from_secs(20) {
@@ -57,6 +62,11 @@ impl Daemon {
 
     pub(crate) fn socket(&self) -> &SocketPath {
         &self.socket
+    }
+
+    /// Where it keeps its state.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.directory.path().join("state")
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -5,6 +5,8 @@
 //! (an A/A run) shows that the machine isn't quiet.
 
 mod asymmetric;
+mod client;
+mod crowd;
 mod daemon;
 mod environment;
 mod figure;
@@ -50,6 +52,7 @@ const GROUPS: &[(&str, &str, Measure)] = &[
     ("asymmetric", "chosen ratio on pairs of unknown speed", asymmetric::measure),
     ("search", "the search on products of unknown speed", live_search::measure),
     ("latency", "GetRatio over the socket against a bare call", latency::measure),
+    ("client", "what an attached process pays, and a thousand of them", client::measure),
     ("rest", "memory and wake-ups of a resting daemon", rest::measure),
     ("first-run", "'make run' from a clean clone, twice (takes minutes)", first_run::measure),
 ];

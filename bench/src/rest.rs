@@ -84,7 +84,7 @@ fn wake_ups(pid: u32) -> Result<BTreeMap<String, u64>> {
     Ok(counts)
 }
 
-fn resident_mib(pid: u32) -> Result<f64> {
+pub(crate) fn resident_mib(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line =
         status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no resident size is told")?;

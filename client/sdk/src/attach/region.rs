@@ -42,6 +42,17 @@ impl RegionHandle {
         CallGuard { region: self, decision, rows, mark, contention, begun_at, open: true }
     }
 
+    /// The arm that a call of `rows` rows would get now, without making one: for showing. [`Self::begin`] decides.
+    pub fn arm(&self, rows: u32) -> Arm {
+        if self.workload.bypasses(rows) {
+            return self.gate.stock();
+        }
+        let table = || self.shared.table.load_full();
+        let decision = self.gate.decide(&self.shared.gates, &self.workload, rows, table);
+        self.gate.abandon(self.workload.place(), decision);
+        decision.arm
+    }
+
     pub(super) fn explain(&self, rows: u32) -> Option<Explanation> {
         self.gate.explain(&self.workload, rows)
     }

@@ -12,11 +12,11 @@ use fusion_client::v1::attachment_client::AttachmentClient;
 use fusion_client::v1::gates_client::GatesClient;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Streaming};
 
 use crate::attachment::{self, attach, clients};
-use crate::support::{Daemon, Place, eventually, shape};
+use crate::support::{Daemon, Place, entry, eventually, shape};
 
 const WORKLOAD: &str = "a prefill";
 
@@ -209,8 +209,8 @@ pub async fn a_damaged_file_restores_nothing() {
     assert_eq!(known(&daemon).await, v1::ListGatesReply::default());
     daemon.signal("-TERM");
     daemon.ended().await;
-    let errors = daemon.errors();
-    assert!(errors.contains("what gates learned is lost"), "{errors}");
+    let log = std::fs::read_to_string(entry(&place.state().join("logs"), "fusiond.")).unwrap();
+    assert!(log.contains("what gates learned is lost"), "{log}");
 }
 
 pub async fn calls_beside_a_busy_process_teach_nothing() {
@@ -369,13 +369,15 @@ pub async fn a_client_that_does_not_read_is_dropped_and_nobody_notices() {
             }
         });
     }
-    // Its snapshot is larger than what the connection takes without being read.
+    // Its snapshot is larger than what its connection takes without being read.
     let layers: Vec<v1::Layer> = (1..=4096).map(layer).collect();
     let (say, requests) = mpsc::channel(1);
     let hello = v1::Hello { protocol: fusion_client::PROTOCOL, layers, ..Default::default() };
     say.send(v1::AttachRequest { message: Some(Said::Hello(hello)) }).await.unwrap();
-    let mut client = AttachmentClient::connect(format!("unix://{}", daemon.socket)).await.unwrap();
-    let mut silent = client.attach(ReceiverStream::new(requests)).await.unwrap().into_inner();
+    let endpoint = Endpoint::try_from(format!("unix://{}", daemon.socket)).unwrap();
+    let channel = endpoint.initial_stream_window_size(4096).connect().await.unwrap();
+    let mut silent =
+        AttachmentClient::new(channel).attach(ReceiverStream::new(requests)).await.unwrap().into_inner();
     eventually("all", async || (clients(&daemon).await.len() == READERS + 1).then_some(())).await;
     let mut gates = gates(&daemon).await;
     for round in 1..=4 {
