@@ -80,8 +80,8 @@ fn decisions(options: &Options) -> Result<Vec<Figure>> {
     };
     Ok(vec![
         figure("rows of a layer and arm of its region, p50", both, Limit::AtMost(30.0)),
-        figure("rows of a layer alone, p50", nanoseconds(|| drop(rows())), Limit::None),
-        figure("two reads of the clock, p50", nanoseconds(|| drop(clocks())), Limit::None),
+        figure("rows of a layer alone, p50", nanoseconds(|| _ = black_box(rows())), Limit::None),
+        figure("two reads of the clock, p50", nanoseconds(|| _ = black_box(clocks())), Limit::None),
         figure("begin and end of a call, p50", nanoseconds(call), Limit::AtMost(100.0))
             .note("calls of no length, taken in 32 at a time"),
         figure("begin and end of a decode step, p50", nanoseconds(decode), Limit::None),
