@@ -18,7 +18,7 @@ use crate::daemon::{Daemon, program, runtime};
 use crate::figure::{Figure, Limit};
 
 /// Blocks of calls, alternating between the two servers.
-const BLOCKS: usize = 40;
+const BLOCKS: usize = 100;
 /// Calls in a block; the first is thrown away.
 const CALLS: usize = 51;
 
@@ -41,16 +41,20 @@ pub(crate) fn measure() -> Result<Vec<Figure>> {
             .stdin(Stdio::null())
             .spawn()
             .context("starting the echo server")?;
-        let figures = against(&socket).await;
+        let figures = against(&socket, echo.id()).await;
         let _ = echo.kill();
         let _ = echo.wait();
         figures
     })
 }
 
-async fn against(echo: &Path) -> Result<Vec<Figure>> {
+async fn against(echo: &Path, echo_pid: u32) -> Result<Vec<Figure>> {
     let shape = Shape::parse("512x896x4864", WeightFormat::F32, Layout::default())?;
     let daemon = Daemon::start(&[]).await?;
+    // Waking a thread on another core takes longer than on the same one, and the scheduler's choice is a coin's: both servers get one core, the client another.
+    pin(Some(echo_pid), 0);
+    pin(Some(daemon.pid()), 0);
+    pin(None, 1);
     // A busy machine may leave nothing to store; the call costs the same.
     let _ = daemon.calibrate(&[shape]).await;
     let client = daemon.client().await?;
@@ -77,6 +81,14 @@ async fn against(echo: &Path) -> Result<Vec<Figure>> {
             .raw(pairs.iter().map(|(ours, bare)| ours / bare).collect()),
         Figure::new("GetRatio while a calibration runs, p99", during.0, "us", Limit::None, during.1, None),
     ])
+}
+
+/// Puts the main thread of a process, or this thread, on one core; where there is no such core, it stays where it is.
+fn pin(process: Option<u32>, core: usize) {
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(core);
+    let pid = process.and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?));
+    let _ = rustix::thread::sched_setaffinity(pid, &cores);
 }
 
 /// The bare call of each block against that of the next: what two equal things differ by here.
