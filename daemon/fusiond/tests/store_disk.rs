@@ -5,8 +5,9 @@
 
 mod store_support;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use fusiond::store::{CalibrationStore, Health, SledStore, StoreError, read_record_files};
 use store_support::{chip, engine, open, record, record_files, record_with};
@@ -100,6 +101,15 @@ fn a_read_only_disk_is_named_and_can_be_read() {
     on_own_file_system("child_with_a_read_only_disk");
 }
 
+/// Busy as long as a file is open for writing: sled's threads may let theirs go a moment after the database is dropped.
+fn make_read_only(mount: &Path) {
+    let start = Instant::now();
+    while !Command::new("mount").args(["-o", "remount,ro"]).arg(mount).output().unwrap().status.success() {
+        assert!(start.elapsed() < Duration::from_secs(30), "{} stays busy", mount.display());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn child_with_a_read_only_disk() {
     let Some(mount) = mounted() else { return };
@@ -107,8 +117,7 @@ fn child_with_a_read_only_disk() {
     let mut store = open(&state).store;
     store.commit(&record(1, 1)).unwrap();
     drop(store);
-    let status = Command::new("mount").args(["-o", "remount,ro"]).arg(&mount).status().unwrap();
-    assert!(status.success());
+    make_read_only(&mount);
     let Err(error) = SledStore::open(&state) else { panic!("opened") };
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
     assert!(
