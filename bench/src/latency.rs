@@ -83,7 +83,12 @@ async fn against(echo: &Path, echo_pid: u32) -> Result<Vec<Figure>> {
     ])
 }
 
+/// Puts the main thread of a process, or this thread, on one core; where there is no such core, or no way to say so, it stays where it is.
+#[cfg(not(target_os = "linux"))]
+fn pin(_process: Option<u32>, _core: usize) {}
+
 /// Puts the main thread of a process, or this thread, on one core; where there is no such core, it stays where it is.
+#[cfg(target_os = "linux")]
 fn pin(process: Option<u32>, core: usize) {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(core);
