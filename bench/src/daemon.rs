@@ -45,7 +45,7 @@ impl Daemon {
         command.arg("--socket").arg(socket.as_path()).arg("--state-dir").arg(directory.path().join("state"));
         command.args(arguments);
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().context("starting fusiond")?;
-        let daemon = Self { child, socket, directory: directory };
+        let daemon = Self { child, socket, directory };
         let start = Instant::now();
         while daemon.client().await.is_err() {
             if start.elapsed() > Duration::from_secs(20) {

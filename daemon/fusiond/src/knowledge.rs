@@ -71,6 +71,19 @@ struct Followed {
     told: Lines,
 }
 
+impl Followed {
+    /// Whether the lines moved so far that clients should be told; they are, then.
+    fn is_news(&mut self) -> bool {
+        let (now, told) = (self.live.lines(), self.told);
+        let news = moved(now.primary_ms_per_row, told.primary_ms_per_row)
+            || moved(now.secondary_ms_per_row, told.secondary_ms_per_row);
+        if news {
+            self.told = now;
+        }
+        news
+    }
+}
+
 /// Derives what clients are told.
 #[derive(Debug)]
 pub struct Knowledge {
@@ -88,9 +101,12 @@ impl Knowledge {
     pub fn of(&self, running: Running<'_>, layers: &[Layer], typical_rows: u32) -> Vec<v1::LayerKnowledge> {
         let records = self.table.of_chip(running.chip);
         let rule = self.table.row_rule(running.chip);
-        let one = |layer: &Layer| match self.live(&running.place(*layer)) {
-            Some(lines) => observed(*layer, lines),
-            None => stored(&records, &rule, running, *layer, typical_rows),
+        let one = |layer: &Layer| {
+            let stored = stored(&records, &rule, running, *layer, typical_rows);
+            match self.live(&running.place(*layer)) {
+                Some(lines) => followed(stored, lines),
+                None => stored,
+            }
         };
         layers.iter().map(one).collect()
     }
@@ -113,26 +129,22 @@ impl Knowledge {
     pub fn observe(&self, running: Running<'_>, layer: Layer, observation: &Observation) -> bool {
         let place = running.place(layer);
         let mut all = self.followed.lock().expect("no holder of this lock panics");
-        let followed = match all.get_mut(&place) {
-            Some(followed) => followed,
-            None => {
-                let records = self.table.of_chip(running.chip);
-                let rule = self.table.row_rule(running.chip);
-                let answer = running.answer(&records, &rule, layer, observation.rows);
-                let Some(lines) = answer.and_then(|answer| answer.lines) else { return false };
-                all.entry(place).or_insert(Followed { live: LiveLines::new(lines), told: lines })
-            }
-        };
-        if followed.live.observe(observation) == Effect::Ignored {
-            return false;
+        if let Some(followed) = all.get_mut(&place) {
+            return followed.live.observe(observation) != Effect::Ignored && followed.is_news();
         }
-        let now = followed.live.lines();
-        let changed = moved(now.primary_ms_per_row, followed.told.primary_ms_per_row)
-            || moved(now.secondary_ms_per_row, followed.told.secondary_ms_per_row);
-        if changed {
-            followed.told = now;
-        }
-        changed
+        let records = self.table.of_chip(running.chip);
+        let rule = self.table.row_rule(running.chip);
+        let answer = running.answer(&records, &rule, layer, observation.rows);
+        let Some(lines) = answer.and_then(|answer| answer.lines) else { return false };
+        let mut live = LiveLines::new(lines);
+        // What can't be is no reason to follow a layer.
+        live.observe(observation) != Effect::Ignored
+            && all.entry(place).or_insert(Followed { live, told: lines }).is_news()
+    }
+
+    /// Forgets what clients reported of every layer.
+    pub fn measured_many(&self) {
+        self.followed.lock().expect("no holder of this lock panics").clear();
     }
 
     /// Forgets what clients reported of a layer: it was just measured.
@@ -152,13 +164,15 @@ fn moved(now: f64, told: f64) -> bool {
     (now / told).ln().abs() > WORTH_TELLING
 }
 
-fn observed(layer: Layer, lines: Lines) -> v1::LayerKnowledge {
+/// What is stored of a layer, with live lines: they answer where a split was measured to win, but a measured loss stays one.
+fn followed(stored: v1::LayerKnowledge, lines: Lines) -> v1::LayerKnowledge {
+    let losses = stored.measured.into_iter().filter(|measured| measured.secondary_rows == 0);
     v1::LayerKnowledge {
-        layer: Some(layer.into()),
         lines: Some(lines.into()),
-        measured: Vec::new(),
+        measured: losses.collect(),
         provenance: v1::Provenance::Observed.into(),
         stale_reason: String::new(),
+        layer: stored.layer,
     }
 }
 

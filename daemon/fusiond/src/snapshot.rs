@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fs_err as fs;
@@ -12,44 +12,59 @@ use fusion_proto::{snapshot, state, v1};
 use crate::gates::Gates;
 use crate::service::Parts;
 
-/// How long news of gates wait for more: they come with the calls of clients.
+/// How long news wait for more: they come with the calls of clients.
 const GATHERING: Duration = Duration::from_millis(500);
 
 /// Announces what jobs commit, and writes the file at the start and after each change.
 pub async fn keep(parts: Arc<Parts>) {
-    let mut commits = parts.jobs.commits();
-    let mut revision = parts.clients.revision();
-    let mut identity = parts.jobs.identity();
-    let mut gates = parts.gates.version();
-    loop {
-        revision.borrow_and_update();
-        identity.borrow_and_update();
-        gates.borrow_and_update();
-        save(&parts);
-        tokio::select! {
-            record = commits.recv() => match record {
-                Ok(record) => {
-                    parts.knowledge.measured(&record);
-                    parts.clients.announce();
-                }
-                // So many commits at once that some were missed: the table has them all.
-                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => parts.clients.announce(),
-                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
-            },
-            changed = revision.changed() => if changed.is_err() { return },
-            changed = identity.changed() => if changed.is_err() { return } else { parts.clients.announce() },
-            changed = gates.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-                tokio::time::sleep(GATHERING).await;
-            }
-        }
+    // Writing waits for more; telling doesn't.
+    tokio::select! {
+        () = announce(&parts) => {}
+        () = write_changes(&parts) => {}
     }
 }
 
-/// Writes the file.
+async fn announce(parts: &Parts) {
+    let mut commits = parts.jobs.commits();
+    let mut identity = parts.jobs.identity();
+    loop {
+        tokio::select! {
+            record = commits.recv() => match record {
+                Ok(record) => parts.knowledge.measured(&record),
+                // So many commits at once that some were missed: the table has them all.
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => parts.knowledge.measured_many(),
+                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+            },
+            changed = identity.changed() => if changed.is_err() { return },
+        }
+        parts.clients.announce();
+    }
+}
+
+async fn write_changes(parts: &Arc<Parts>) {
+    let mut revision = parts.clients.revision();
+    let mut gates = parts.gates.version();
+    loop {
+        revision.borrow_and_update();
+        gates.borrow_and_update();
+        let file = Arc::clone(parts);
+        // The disk may take its time; callers don't wait for it.
+        let _ = tokio::task::spawn_blocking(move || save(&file)).await;
+        let changed = tokio::select! {
+            changed = revision.changed() => changed,
+            changed = gates.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
+        }
+        tokio::time::sleep(GATHERING).await;
+    }
+}
+
+/// Writes the file; one writer at a time.
 pub fn save(parts: &Parts) {
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let path = state::snapshot_file(&parts.settings.state_directory);
     if let Some(snapshot) = parts.whole_snapshot()
         && let Err(error) = write(&path, &snapshot)

@@ -33,6 +33,8 @@ const REST: Duration = Duration::from_millis(250);
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// How long a dropped attachment waits for its last report to be taken.
 const FAREWELL: Duration = Duration::from_millis(100);
+/// How long a daemon may not take a message. It takes them in microseconds.
+const PASS_LIMIT: Duration = Duration::from_secs(1);
 /// Messages to the daemon that may wait.
 const BACKLOG: usize = 16;
 /// Observations in one message.
@@ -172,7 +174,7 @@ impl Background {
         self.shared.activity.nobody_told();
         loop {
             for message in self.news(&mut said) {
-                if say.send(request(message)).await.is_err() {
+                if !pass(&say, request(message)).await {
                     return Ended::Gone;
                 }
             }
@@ -193,7 +195,7 @@ impl Background {
                         self.say_farewell(told, say, &mut said).await;
                         return Ended::Dropped;
                     }
-                    Some(first) => if say.send(self.batch(first)).await.is_err() { return Ended::Gone },
+                    Some(first) => if !pass(&say, self.batch(first)).await { return Ended::Gone },
                 },
                 () = self.shared.wake.notified() => {}
                 () = resting => {}
@@ -302,6 +304,11 @@ impl Background {
             typical_rows: self.options.typical_rows,
         }
     }
+}
+
+/// Passes a message on. A daemon that doesn't take it in time hangs, which counts as gone: the attachment must be able to leave.
+async fn pass(say: &mpsc::Sender<v1::AttachRequest>, message: v1::AttachRequest) -> bool {
+    matches!(tokio::time::timeout(PASS_LIMIT, say.send(message)).await, Ok(Ok(())))
 }
 
 /// Waits until the attachment is dropped; observations meanwhile are dropped.

@@ -113,6 +113,8 @@ impl Table {
         let Some(entry) = self.entries.get(place) else { return 0 };
         let answer = match entry.measured.binary_search_by_key(&rows, |(measured, _)| *measured) {
             Ok(found) => entry.measured[found].1,
+            // A loss at more rows is a loss here too: what a split costs beyond its rows weighs more.
+            Err(next) if entry.measured.get(next).is_some_and(|(_, secondary)| *secondary == 0) => 0,
             Err(_) => match (&entry.lines, entry.layer.with_rows(rows)) {
                 (Some(lines), Ok(shape)) => predicted_rows(shape, lines, &self.rule),
                 _ => 0,
@@ -196,6 +198,9 @@ mod tests {
         let table = stock.with_snapshot(&snapshot, Basis::Attached);
         assert_eq!((table.secondary_rows(0, 512), table.secondary_rows(0, 1024)), (100, 256));
         assert_eq!((table.secondary_rows(0, 1), table.secondary_rows(1, 512)), (0, 0));
+        let loss = v1::Snapshot { layers: vec![knowledge(0.03, &[(512, 0)])], ..Default::default() };
+        let lost = stock.with_snapshot(&loss, Basis::Attached);
+        assert_eq!([300, 512, 1024].map(|rows| lost.secondary_rows(0, rows)), [0, 0, 256]);
         let delta = v1::Delta { layers: vec![knowledge(0.01, &[])], ..Default::default() };
         assert_eq!(table.with_delta(&delta).secondary_rows(0, 512), 256);
     }

@@ -125,10 +125,15 @@ async fn listen(
     // A broken connection is a client that ended: no news.
     while let Ok(Some(request)) = said.message().await {
         match request.message {
-            Some(Said::Activity(activity)) => member.turn(match activity.state() {
-                v1::ActivityState::Busy => Activity::Busy,
-                v1::ActivityState::Idle | v1::ActivityState::Unspecified => Activity::Idle,
-            }),
+            Some(Said::Activity(activity)) => {
+                member.turn(match activity.state() {
+                    v1::ActivityState::Busy => Activity::Busy,
+                    v1::ActivityState::Idle | v1::ActivityState::Unspecified => Activity::Idle,
+                });
+                if parts.clients.conditions_changed(parts.sensors.conditions()) {
+                    parts.clients.announce();
+                }
+            }
             Some(Said::Observations(observations)) => parts.observe(member, &observations)?,
             Some(Said::GateReport(report)) => parts.take_report(member, &report)?,
             Some(Said::Hello(_)) => return Err(Status::failed_precondition("hello is said once")),
@@ -361,14 +366,18 @@ impl Parts {
         let identity = self.jobs.identity().borrow().clone();
         let Some(Identity { chip, engine, .. }) = identity else { return Ok(()) };
         let engine = member.introduction().engine.clone().unwrap_or(engine);
-        let running = Running { chip: &chip, engine: &engine, conditions: self.sensors.conditions() };
-        let mut news = false;
+        let conditions = self.sensors.conditions();
+        let running = Running { chip: &chip, engine: &engine, conditions };
+        let mut news = self.clients.conditions_changed(conditions);
         for split in &observations.splits {
             let layer = split.layer.as_ref().map(Layer::try_from);
             let Some(Ok(layer)) = layer else {
                 return Err(Status::invalid_argument("an observation of no layer"));
             };
-            news |= self.knowledge.observe(running, layer, &observation(split));
+            // Only what the client said it runs is followed: what it may make the daemon remember is bounded by its hello.
+            if member.introduction().layers.contains(&layer) {
+                news |= self.knowledge.observe(running, layer, &observation(split));
+            }
         }
         member.observed(observations.splits.len() as u64);
         if news {
