@@ -12,12 +12,13 @@
 //! | [`rows`] | the one rule that turns a ratio into row counts |
 //! | [`lines`] | the fitted time of both units, from which ratios are derived |
 //! | [`live`] | the lines followed while models run |
-//! | [`stats`] | medians, MAD, and intervals on a ratio of pairs |
+//! | [`gate`] | which arm runs next, with a floor by budget |
+//! | [`sample`], [`stats`] | one timed call; medians, MAD, and intervals on a ratio of pairs |
 //! | [`search`] | which measurement to ask for next, and what the answers mean |
 //! | [`estimate`], [`lookup`] | what is believed of a shape, and which belief answers a question |
 //! | [`record`] | the bytes a calibration is stored as |
 //! | [`recorded`] | published grids, served as a machine |
-//! | [`replay`] | the search, run on recorded grids |
+//! | [`replay`], [`drift`] | the search and the live lines, run on recorded grids |
 //! | [`machine`] | the recorded chips as arithmetic, in virtual time |
 //! | [`noise`] | seeded noise for machines that aren't real |
 //! | [`models`], [`chips`] | shipped data: layer geometry of known models, priors and cliffs of known chips |
@@ -39,9 +40,7 @@ pub mod ratio;
 pub mod record;
 pub mod recorded;
 pub mod replay;
-
 pub mod rows;
-
 pub mod sample;
 pub mod search;
 pub mod shape;
