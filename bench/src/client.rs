@@ -135,14 +135,19 @@ fn attaching(options: &Options) -> Result<Vec<Figure>> {
     let file = fusion_proto::state::snapshot_file(options.state_directory.as_deref().context("no state")?);
     let mut alone = options.clone();
     alone.socket = SocketPath::new(file.with_file_name("nobody.sock"))?;
+    let start = Instant::now();
+    let written = || std::fs::read(&file).ok().and_then(|bytes| fusion_proto::snapshot::decode(&bytes).ok());
+    while written().is_none_or(|snapshot| snapshot.layers.is_empty()) {
+        ensure!(start.elapsed() < Duration::from_secs(10), "the snapshot file is not written");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     let (mut with, mut without, mut read) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ATTACHES {
         with.push(usable(options, Basis::Attached)?);
         without.push(usable(&alone, Basis::Snapshot)?);
         let start = Instant::now();
-        let snapshot = fusion_proto::snapshot::decode(&std::fs::read(&file)?)?;
+        std::hint::black_box(fusion_proto::snapshot::decode(&std::fs::read(&file)?)?);
         read.push(start.elapsed().as_secs_f64() * 1e3);
-        ensure!(!snapshot.layers.is_empty(), "the snapshot file is empty");
     }
     let figure = |name: &str, times: Vec<f64>, limit| {
         let middle = Interval::exact(median(&times).unwrap_or(f64::NAN));
