@@ -146,7 +146,7 @@ fn attaching(options: &Options) -> Result<Vec<Figure>> {
         with.push(usable(options, Basis::Attached)?);
         without.push(usable(&alone, Basis::Snapshot)?);
         let start = Instant::now();
-        std::hint::black_box(fusion_proto::snapshot::decode(&std::fs::read(&file)?)?);
+        black_box(fusion_proto::snapshot::decode(&std::fs::read(&file)?)?);
         read.push(start.elapsed().as_secs_f64() * 1e3);
     }
     let figure = |name: &str, times: Vec<f64>, limit| {
