@@ -89,12 +89,10 @@ async fn updates(runner: &Member, heard: &mut mpsc::Receiver<Instant>, shape: Sh
     for round in 0..ROUNDS {
         let slower = if round % 2 == 0 { 1.4 } else { 1.0 };
         let start = Instant::now();
-        // Corrections are damped: a second look is always news.
-        for _ in 0..2 {
-            let splits = vec![observation(&lines, slower, shape)];
-            let said = Said::Observations(v1::Observations { splits });
-            runner.say.send(v1::AttachRequest { message: Some(said) }).await?;
-        }
+        // Corrections are damped: two calls are always news.
+        let splits = vec![observation(&lines, slower, shape); 2];
+        let said = Said::Observations(v1::Observations { splits });
+        runner.say.send(v1::AttachRequest { message: Some(said) }).await?;
         let mut arrived = Vec::new();
         while arrived.len() < CROWD {
             let at = tokio::time::timeout(PATIENCE, heard.recv()).await;

@@ -84,17 +84,55 @@ impl Followed {
     }
 }
 
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Question {
+    chip: Chip,
+    engine: Engine,
+    conditions: Conditions,
+    layers: Vec<Layer>,
+    typical_rows: u32,
+}
+
+/// Answers of one revision.
+type Answers = (u64, HashMap<Question, Arc<Vec<v1::LayerKnowledge>>>);
+
 /// Derives what clients are told.
 #[derive(Debug)]
 pub struct Knowledge {
     table: Arc<Table>,
+    answers: Mutex<Answers>,
     followed: Mutex<HashMap<Place, Followed>>,
 }
 
 impl Knowledge {
     /// Knowledge from the records of `table`.
     pub fn new(table: Arc<Table>) -> Self {
-        Self { table, followed: Mutex::default() }
+        Self { table, answers: Mutex::default(), followed: Mutex::default() }
+    }
+
+    /// What is known of `layers` at a revision: a thousand clients of one program ask the same question.
+    pub fn at(
+        &self,
+        revision: u64,
+        running: Running<'_>,
+        layers: &[Layer],
+        typical_rows: u32,
+    ) -> Arc<Vec<v1::LayerKnowledge>> {
+        let Running { chip, engine, conditions } = running;
+        let question = Question {
+            chip: chip.clone(),
+            engine: engine.clone(),
+            conditions,
+            layers: layers.to_vec(),
+            typical_rows,
+        };
+        let mut answers = self.answers.lock().expect("no holder of this lock panics");
+        if answers.0 != revision {
+            *answers = (revision, HashMap::new());
+        }
+        let answer = answers.1.entry(question);
+        Arc::clone(answer.or_insert_with(|| Arc::new(self.of(running, layers, typical_rows))))
     }
 
     /// What is known of `layers`, in their order.

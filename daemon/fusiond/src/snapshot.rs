@@ -17,44 +17,47 @@ const GATHERING: Duration = Duration::from_millis(500);
 
 /// Announces what jobs commit, and writes the file at the start and after each change.
 pub async fn keep(parts: Arc<Parts>) {
+    // Writing waits for more; telling doesn't.
+    tokio::select! {
+        () = announce(&parts) => {}
+        () = write_changes(&parts) => {}
+    }
+}
+
+async fn announce(parts: &Parts) {
     let mut commits = parts.jobs.commits();
-    let mut revision = parts.clients.revision();
     let mut identity = parts.jobs.identity();
+    loop {
+        tokio::select! {
+            record = commits.recv() => match record {
+                Ok(record) => parts.knowledge.measured(&record),
+                // So many commits at once that some were missed: the table has them all.
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => parts.knowledge.measured_many(),
+                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+            },
+            changed = identity.changed() => if changed.is_err() { return },
+        }
+        parts.clients.announce();
+    }
+}
+
+async fn write_changes(parts: &Arc<Parts>) {
+    let mut revision = parts.clients.revision();
     let mut gates = parts.gates.version();
     loop {
         revision.borrow_and_update();
-        identity.borrow_and_update();
         gates.borrow_and_update();
-        let file = Arc::clone(&parts);
+        let file = Arc::clone(parts);
         // The disk may take its time; callers don't wait for it.
         let _ = tokio::task::spawn_blocking(move || save(&file)).await;
-        tokio::select! {
-            record = commits.recv() => match record {
-                Ok(record) => {
-                    parts.knowledge.measured(&record);
-                    parts.clients.announce();
-                }
-                // So many commits at once that some were missed: the table has them all.
-                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {
-                    parts.knowledge.measured_many();
-                    parts.clients.announce();
-                }
-                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
-            },
-            changed = revision.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-                tokio::time::sleep(GATHERING).await;
-            }
-            changed = identity.changed() => if changed.is_err() { return } else { parts.clients.announce() },
-            changed = gates.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-                tokio::time::sleep(GATHERING).await;
-            }
+        let changed = tokio::select! {
+            changed = revision.changed() => changed,
+            changed = gates.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
         }
+        tokio::time::sleep(GATHERING).await;
     }
 }
 

@@ -1,7 +1,9 @@
 //! The gates of an attachment: decided on and told by inference threads without waiting, kept in step with the daemon by the background thread.
 //!
-//! Regions with the same arms share a gate. Its lock is only ever *tried* by inference threads: who doesn't get it runs the arm that ran last, and leaves the
-//! call in a queue for the next. A call that was short against what taking it in costs waits there for others, too.
+//! Regions with the same arms share a gate. What it would do next is published for each bucket, so that a decision is one read; only a call that may explore asks
+//! the gate itself. Its lock is only ever *tried* by inference threads: who doesn't get it runs what was published, and leaves the call in a queue for the next.
+//!
+//! Taking a call in costs about a microsecond, so that calls shorter than [`PROMPT_MS`] are sampled: a queue full of them every [`SAMPLE_EVERY_MS`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -18,10 +20,16 @@ use fusion_proto::{MAX_GATE_REGIONS, bucket, gate_state, v1};
 
 use super::table::Table;
 
-/// Calls that may wait to be taken in. A queue that is half full is emptied by whoever adds to it.
+/// Calls that may wait to be taken in.
 const WAITING: usize = 64;
 /// A call that took at least this long is taken in at once, in ms: that costs less than a hundredth of it.
-const PROMPT_MS: f64 = 0.05;
+const PROMPT_MS: f64 = 0.2;
+/// Pause between two samples of shorter calls, in ms.
+const SAMPLE_EVERY_MS: f64 = 250.0;
+/// Bit of a published plan: the gate may explore, so it must be asked.
+const MAY_EXPLORE: u8 = 1 << 2;
+/// A plan that wasn't published yet.
+const UNSEEN: u8 = u8::MAX;
 /// No arm has this code.
 const UNLOCKED: u8 = u8::MAX;
 /// Tries for the lock at a bucket's first call: a few microseconds, once.
@@ -59,8 +67,8 @@ impl Clock {
 struct BucketView {
     /// Rows of its first call; 0 before that.
     rows: AtomicU32,
-    /// The code of the arm that was decided on last.
-    arm: AtomicU8,
+    /// The code of the arm that runs next, and [`MAY_EXPLORE`]; or [`UNSEEN`].
+    plan: AtomicU8,
     /// Whether any layer would be split.
     splits: AtomicBool,
     /// The code of the arm that a person locked, or [`UNLOCKED`], as the gate was told.
@@ -68,10 +76,10 @@ struct BucketView {
 }
 
 impl BucketView {
-    fn new(arm: Arm) -> Self {
+    fn new() -> Self {
         Self {
             rows: AtomicU32::new(0),
-            arm: AtomicU8::new(arm.code()),
+            plan: AtomicU8::new(UNSEEN),
             splits: AtomicBool::new(false),
             locked: AtomicU8::new(UNLOCKED),
         }
@@ -162,6 +170,8 @@ pub(super) struct ArmGate {
     arms: ArmSet,
     inner: Mutex<Inner>,
     ended: ArrayQueue<Ended>,
+    /// When short calls were sampled last, as bits of ms since 1970.
+    sampled_at_ms: AtomicU64,
     /// The exploring call: there is at most one in the air, and it is never lost, since it must be paid for.
     explored: ArrayQueue<Ended>,
 }
@@ -290,7 +300,9 @@ impl Gates {
         }
         self.contention.fetch_add(1, Ordering::Relaxed);
         for gate in self.all() {
-            gate.lock().gate.surround(surroundings(table, contended));
+            let mut inner = gate.lock();
+            inner.gate.surround(surroundings(table, contended));
+            inner.publish_all();
         }
     }
 
@@ -301,13 +313,16 @@ impl Gates {
             let mut inner = gate.lock();
             inner.gate.revoke();
             inner.gate.grant(Lease { ms: ms / gates.len() as f64 });
+            inner.publish_all();
         }
     }
 
     /// Nothing may be explored any more.
     pub(super) fn revoke(&self) {
         for gate in self.all() {
-            gate.lock().gate.revoke();
+            let mut inner = gate.lock();
+            inner.gate.revoke();
+            inner.publish_all();
         }
     }
 
@@ -320,6 +335,7 @@ impl Gates {
             let mut inner = gate.lock();
             gate.drain(&mut inner);
             inner.add_to(&mut report, rests);
+            inner.publish_all();
             if inner.engine.is_empty() {
                 continue;
             }
@@ -409,6 +425,13 @@ impl Inner {
         }
     }
 
+    /// The same for every bucket that was called: the budget, the lease or the machine changed.
+    fn publish_all(&self) {
+        for (workload, _) in &self.workloads {
+            workload.seen().for_each(|rows| publish(&self.gate, workload, rows));
+        }
+    }
+
     fn each(&mut self, mut act: impl FnMut(&mut Self, &Workload)) {
         for place in 0..self.workloads.len() {
             let workload = Arc::clone(&self.workloads[place].0);
@@ -426,7 +449,13 @@ impl ArmGate {
             workloads: Vec::new(),
             reported_ms: (0.0, 0.0),
         };
-        Self { arms, inner: Mutex::new(inner), ended: ArrayQueue::new(WAITING), explored: ArrayQueue::new(1) }
+        Self {
+            arms,
+            inner: Mutex::new(inner),
+            ended: ArrayQueue::new(WAITING),
+            explored: ArrayQueue::new(1),
+            sampled_at_ms: AtomicU64::new(0),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -447,7 +476,7 @@ impl ArmGate {
             id: inner.gate.workload(&composition.name),
             place: inner.workloads.len(),
             break_even: AtomicU32::new(0),
-            buckets: (0..Bucket::COUNT).map(|_| BucketView::new(self.arms.stock())).collect(),
+            buckets: (0..Bucket::COUNT).map(|_| BucketView::new()).collect(),
             composition,
         });
         workload.weigh(self.arms, table, kept);
@@ -486,6 +515,7 @@ impl ArmGate {
                 inner.open(workload, rows, table, kept);
             }
         });
+        self.lock().publish_all();
     }
 
     fn reset(&self, reset: &v1::GateReset) {
@@ -517,38 +547,27 @@ impl ArmGate {
         table: impl FnOnce() -> Arc<Table>,
     ) -> Decision {
         let view = workload.view(rows);
-        if view.rows.load(Ordering::Relaxed) == 0 {
+        let mut plan = view.plan.load(Ordering::Relaxed);
+        if plan == UNSEEN {
             self.first_call(gates, workload, rows, table);
+            plan = view.plan.load(Ordering::Relaxed);
         }
-        let decision = match self.inner.try_lock() {
-            Ok(inner) => self.decide_locked(&inner, workload, view, rows),
-            Err(_) => Decision { arm: self.last(view), explore: false },
-        };
-        if !decision.explore {
-            view.arm.store(decision.arm.code(), Ordering::Relaxed);
+        if plan != UNSEEN
+            && plan & MAY_EXPLORE != 0
+            && let Ok(inner) = self.inner.try_lock()
+        {
+            return ask(&inner.gate, workload, view, rows);
         }
-        decision
-    }
-
-    fn decide_locked(&self, inner: &Inner, workload: &Workload, view: &BucketView, rows: u32) -> Decision {
-        let decision = inner.gate.decide(workload.id, rows);
-        if decision.arm != Arm::Split || view.splits.load(Ordering::Relaxed) {
-            return decision;
-        }
-        // Nothing would be split: that is stock by another name.
-        inner.gate.abandon(decision);
-        Decision { arm: self.arms.stock(), explore: false }
-    }
-
-    fn last(&self, view: &BucketView) -> Arm {
-        Arm::from_code(view.arm.load(Ordering::Relaxed)).unwrap_or(self.arms.stock())
+        let arm = Arm::from_code(plan & !MAY_EXPLORE).unwrap_or(self.arms.stock());
+        Decision { arm, explore: false }
     }
 
     fn first_call(&self, gates: &Gates, workload: &Workload, rows: u32, table: impl FnOnce() -> Arc<Table>) {
         for _ in 0..FIRST_TRIES {
             if let (Ok(kept), Ok(mut inner)) = (gates.kept.try_lock(), self.inner.try_lock()) {
                 workload.view(rows).rows.store(rows, Ordering::Relaxed);
-                return inner.open(workload, rows, &table(), &kept);
+                inner.open(workload, rows, &table(), &kept);
+                return publish(&inner.gate, workload, rows);
             }
             std::hint::spin_loop();
         }
@@ -556,13 +575,23 @@ impl ArmGate {
 
     /// Takes a call that was made. Doesn't wait.
     pub(super) fn take(&self, ended: Ended) {
-        let Call { ms, decision, .. } = ended.call;
-        let queue = if decision.explore { &self.explored } else { &self.ended };
-        queue.force_push(ended);
-        let prompt = ms >= PROMPT_MS || decision.explore || self.ended.len() * 2 >= WAITING;
-        if prompt && let Ok(mut inner) = self.inner.try_lock() {
+        let Call { ms, decision, ended_at_ms, .. } = ended.call;
+        let at_once = ms >= PROMPT_MS || decision.explore;
+        if decision.explore {
+            self.explored.force_push(ended);
+        } else if at_once {
+            self.ended.force_push(ended);
+        } else if self.ended.push(ended).is_ok() || ended_at_ms < self.next_sample_ms() {
+            return;
+        }
+        if let Ok(mut inner) = self.inner.try_lock() {
+            self.sampled_at_ms.store(ended_at_ms.to_bits(), Ordering::Relaxed);
             self.drain(&mut inner);
         }
+    }
+
+    fn next_sample_ms(&self) -> f64 {
+        f64::from_bits(self.sampled_at_ms.load(Ordering::Relaxed)) + SAMPLE_EVERY_MS
     }
 
     /// A call that was decided on wasn't made, or didn't end. Doesn't wait.
@@ -582,14 +611,18 @@ impl ArmGate {
 
     fn drain(&self, inner: &mut Inner) {
         while let Some(Ended { place, call }) = self.explored.pop().or_else(|| self.ended.pop()) {
-            let Some((workload, tallies)) = inner.workloads.get_mut(place) else { continue };
+            let Inner { gate, workloads, .. } = inner;
+            let Some((workload, tallies)) = workloads.get_mut(place) else { continue };
             if call.decision.arm == Arm::Split && !call.contended {
                 let tally = &mut tallies[usize::from(Bucket::of(call.rows).index())];
                 tally.calls += 1;
                 tally.rows += u64::from(call.rows);
                 tally.ms += call.ms;
             }
-            inner.gate.record(workload.id, &call);
+            gate.record(workload.id, &call);
+            if call.rows > 0 {
+                publish(gate, workload, call.rows);
+            }
         }
     }
 
@@ -599,6 +632,31 @@ impl ArmGate {
         self.drain(&mut inner);
         inner.gate.explain(workload.id, rows)
     }
+}
+
+/// What the gate decides; stock where nothing would be split, which is stock by another name.
+fn ask(gate: &Gate, workload: &Workload, view: &BucketView, rows: u32) -> Decision {
+    let decision = gate.decide(workload.id, rows);
+    if decision.arm != Arm::Split || view.splits.load(Ordering::Relaxed) {
+        return decision;
+    }
+    gate.abandon(decision);
+    Decision { arm: gate.options().arms.stock(), explore: false }
+}
+
+/// Publishes what the gate would do next with a call of so many rows.
+fn publish(gate: &Gate, workload: &Workload, rows: u32) {
+    let view = workload.view(rows);
+    let first = ask(gate, workload, view, rows);
+    let plan = if first.explore {
+        // As long as that one is in the air, the gate says what runs otherwise.
+        let standing = ask(gate, workload, view, rows);
+        gate.abandon(first);
+        standing.arm.code() | MAY_EXPLORE
+    } else {
+        first.arm.code()
+    };
+    view.plan.store(plan, Ordering::Relaxed);
 }
 
 fn new_gate(arms: ArmSet, engine: &str, table: &Table, contended: bool) -> Gate {

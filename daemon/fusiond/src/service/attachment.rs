@@ -1,10 +1,10 @@
 //! `fusion.v1.Attachment`.
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::live::Observation;
 use fusion_calibrations::sample::{FinishTimes, Unit};
@@ -179,7 +179,8 @@ struct Teller {
     /// The revision that knowledge was compared at.
     compared: u64,
     conditions: Option<v1::Conditions>,
-    layers: HashMap<Layer, v1::LayerKnowledge>,
+    /// In the order of its hello.
+    layers: Arc<Vec<v1::LayerKnowledge>>,
     gates: gates::Told,
     /// Whether another client is busy, as it was told since it turned for the `turns`th time.
     contended: Option<bool>,
@@ -207,19 +208,17 @@ impl Teller {
     }
 
     fn snapshot(&mut self, parts: &Parts, member: &Membership, revision: u64) -> v1::Snapshot {
-        let (current, _) = self.compare(parts, member, revision);
+        let identity = self.identity.as_ref();
+        let current = parts.snapshot(identity, member.introduction(), revision);
+        self.compared = revision;
+        self.conditions = current.conditions;
+        self.layers = Arc::new(current.layers.clone());
         let News { gates, locks, resets } = self.gate_news(parts, member);
         v1::Snapshot { gates, gate_locks: locks, gate_resets: resets, ..current }
     }
 
     fn delta(&mut self, parts: &Parts, member: &Membership, revision: u64) -> Option<v1::Delta> {
-        let (mut conditions, mut layers) = (None, Vec::new());
-        if self.compared != revision {
-            let before = self.conditions;
-            let (current, changed) = self.compare(parts, member, revision);
-            conditions = current.conditions.filter(|_| before != current.conditions);
-            layers = changed;
-        }
+        let (conditions, layers) = self.knowledge_news(parts, member, revision);
         let News { gates, locks, resets } = self.gate_news(parts, member);
         let delta = v1::Delta {
             revision,
@@ -234,25 +233,25 @@ impl Teller {
         (delta != v1::Delta { revision, ..Default::default() }).then_some(delta)
     }
 
-    /// The knowledge now, and the layers of which it changed.
-    fn compare(
+    /// The conditions and the layers' knowledge, as far as they changed.
+    fn knowledge_news(
         &mut self,
         parts: &Parts,
         member: &Membership,
         revision: u64,
-    ) -> (v1::Snapshot, Vec<v1::LayerKnowledge>) {
-        let introduction = member.introduction();
-        let current = parts.snapshot(self.identity.as_ref(), introduction, revision);
-        self.compared = revision;
-        self.conditions = current.conditions;
-        let mut changed = Vec::new();
-        for (layer, knowledge) in introduction.layers.iter().zip(&current.layers) {
-            if self.layers.get(layer) != Some(knowledge) {
-                self.layers.insert(*layer, knowledge.clone());
-                changed.push(knowledge.clone());
-            }
+    ) -> (Option<v1::Conditions>, Vec<v1::LayerKnowledge>) {
+        if std::mem::replace(&mut self.compared, revision) == revision {
+            return (None, Vec::new());
         }
-        (current, changed)
+        let conditions = parts.sensors.conditions();
+        let layers = parts.layers(self.identity.as_ref(), member.introduction(), conditions, revision);
+        let before = std::mem::replace(&mut self.layers, layers);
+        let changed = self.layers.iter().enumerate().filter(|(place, now)| before.get(*place) != Some(*now));
+        let changed = changed.map(|(_, now)| now.clone()).collect();
+        let conditions = Some(conditions.into());
+        let news = conditions.filter(|_| self.conditions != conditions);
+        self.conditions = conditions;
+        (news, changed)
     }
 
     fn gate_news(&mut self, parts: &Parts, member: &Membership) -> News {
@@ -287,20 +286,30 @@ impl Parts {
         revision: u64,
     ) -> v1::Snapshot {
         let conditions = self.sensors.conditions();
-        let layers = identity.map(|Identity { chip, engine, .. }| {
-            let engine = introduction.engine.as_ref().unwrap_or(engine);
-            let running = Running { chip, engine, conditions };
-            self.knowledge.of(running, &introduction.layers, introduction.typical_rows)
-        });
+        let layers = self.layers(identity, introduction, conditions, revision);
         v1::Snapshot {
             revision,
             chip: identity.map(|identity| (&identity.chip).into()),
             engine: identity.map(|identity| (&identity.engine).into()),
             conditions: Some(conditions.into()),
             row_rule: identity.map(|identity| (&self.table.row_rule(&identity.chip)).into()),
-            layers: layers.unwrap_or_default(),
+            layers: layers.to_vec(),
             ..Default::default()
         }
+    }
+
+    /// What is known of a client's layers. Clients that ask for the same at the same revision get the same.
+    fn layers(
+        &self,
+        identity: Option<&Identity>,
+        introduction: &Introduction,
+        conditions: Conditions,
+        revision: u64,
+    ) -> Arc<Vec<v1::LayerKnowledge>> {
+        let Some(Identity { chip, engine, .. }) = identity else { return Arc::default() };
+        let engine = introduction.engine.as_ref().unwrap_or(engine);
+        let running = Running { chip, engine, conditions };
+        self.knowledge.at(revision, running, &introduction.layers, introduction.typical_rows)
     }
 
     /// The snapshot for the file: of every layer and gate.
