@@ -114,8 +114,8 @@ fn both_sampled(
     units.drain()?;
     let start = Instant::now();
     let parts = submit_to_both(units, input, secondary_rows, work)?;
+    let joined = parts.submit_join(units)?;
     let finish_times = parts.wait(start, first)?;
-    let joined = parts.join(units)?;
     parts::wait(&joined)?;
     let total_ms = ms_since(start);
     let rows = input.rows as u32;

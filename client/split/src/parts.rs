@@ -47,6 +47,11 @@ impl Parts {
         Ok(FinishTimes { primary_ms, secondary_ms, first_waited: first })
     }
 
+    /// The result, submitted right behind the parts: nobody has to be woken between the last part and the joining.
+    pub(crate) fn submit_join(&self, units: &Units) -> Result<Array, SplitError> {
+        submit(self.join(units)?)
+    }
+
     /// The lazy result: the secondary unit's rows first, joined on the primary unit.
     pub(crate) fn join(&self, units: &Units) -> Result<Array, SplitError> {
         with_stream(units.primary(), || {

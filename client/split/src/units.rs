@@ -112,8 +112,8 @@ impl Units {
     }
 
     /// The product with its first `secondary_rows` rows on the secondary unit. Each part is submitted on its own;
-    /// `first` is waited for first, then the other, then both are joined on the primary unit. With no rows this is
-    /// [`Units::stock`]; with all rows the secondary unit works alone.
+    /// and so is their joining on the primary unit; `first` is waited for first, then the other, then the whole. With no
+    /// rows this is [`Units::stock`]; with all rows the secondary unit works alone.
     ///
     /// # Errors
     /// [`SplitError::TooManyRows`]; [`SplitError::Mlx`] if MLX fails.
@@ -145,8 +145,9 @@ impl Units {
             || operands.product(secondary_rows..operands.shape().rows()),
             || self.secondary_work(operands, secondary_rows),
         )?;
+        let joined = parts.submit_join(self)?;
         let finish_times = parts.wait(start, first)?;
-        self.finished(parts.join(self)?, secondary_rows, start, Some(finish_times), delay)
+        self.finished(joined, secondary_rows, start, Some(finish_times), delay)
     }
 
     fn secondary_alone(&self, operands: &Operands) -> Result<(Timing, Product), SplitError> {
@@ -173,7 +174,7 @@ impl Units {
         finish_times: Option<FinishTimes>,
         delay_before: Option<Duration>,
     ) -> Result<(Timing, Product), SplitError> {
-        parts::wait(&parts::submit(result.clone())?)?;
+        parts::wait(&result)?;
         let total_ms = ms_since(start);
         let run_queue_delay_ms = self.delay_since(delay_before);
         Ok((Timing { secondary_rows, total_ms, finish_times, run_queue_delay_ms }, Product(result)))
