@@ -7,6 +7,7 @@ use fusion_calibrations::stats::Interval;
 use crate::daemon::{Daemon, runtime};
 use crate::figure::{Figure, Limit};
 use crate::random::Random;
+use crate::worker::Worker;
 
 /// Factors that are tried.
 const FACTORS: usize = 3;
@@ -35,11 +36,13 @@ fn one(factor: f64) -> Result<Figure> {
         }
         Err(last.context("no attempt was made")?)
     })?;
+    // The daemon's own worker is gone by now.
+    let own = Worker::start(&["--pair", "development"], shape)?.compare_with_itself()?;
     let estimate = finished.estimate.context("an estimate is missing")?;
     let distance = (estimate.ratio - optimum).abs();
     let name = format!("distance of the ratio from 1/(1+{text})");
     let samples = (estimate.kept_samples + estimate.dropped_samples) as usize;
-    let figure = Figure::new(name, Interval::exact(distance), "", Limit::AtMost(0.03), samples, None);
+    let figure = Figure::new(name, Interval::exact(distance), "", Limit::AtMost(0.03), samples, own);
     Ok(figure.note(format!(
         "chosen {:.4}, optimum {optimum:.4}, machine time {:.0} ms",
         estimate.ratio, finished.machine_ms

@@ -54,6 +54,7 @@ fn one(start: f64, factor: f64) -> Result<Vec<Figure>> {
             near = Some(lines.balanced_ratio().get());
         }
     };
+    let own = worker.compare_with_itself()?;
     let distance = near.map_or(f64::NAN, |ratio| (ratio - optimum).abs());
     let calls = f64::from(search.calls());
     let speed_up = outcome.speed_up.map_or_else(String::new, |interval| {
@@ -67,7 +68,7 @@ fn one(start: f64, factor: f64) -> Result<Vec<Figure>> {
             "",
             Limit::AtMost(0.02),
             4,
-            None,
+            own,
         )
         .note(format!("optimum {optimum:.3}, {disturbed} disturbed calls made again")),
         Figure::new(
@@ -76,7 +77,7 @@ fn one(start: f64, factor: f64) -> Result<Vec<Figure>> {
             "calls",
             Limit::AtMost(12.0),
             1,
-            None,
+            own,
         )
         .note(format!("{}{speed_up}; the paper's grid makes 90", outcome.verdict)),
     ])

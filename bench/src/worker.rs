@@ -4,7 +4,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use fusion_calibrations::shape::Shape;
+use fusion_calibrations::stats::{CONFIDENCE, Interval, ratio_of_pairs};
 use fusion_frames::{Reply, Request, Timed};
+
+/// Pairs of stock calls that tell whether the machine is quiet.
+const SELF_PAIRS: usize = 10;
 
 /// A running worker, ended when dropped.
 pub(crate) struct Worker {
@@ -53,6 +57,15 @@ impl Worker {
             }
             other => bail!("the worker answers {other:?} to {request:?}"),
         }
+    }
+
+    /// Stock against itself: pairs of adjacent calls, after one that is thrown away. Tells whether the machine is quiet.
+    pub(crate) fn compare_with_itself(&mut self) -> Result<Option<Interval>> {
+        self.time(&Request::Stock)?;
+        let pairs = (0..SELF_PAIRS)
+            .map(|_| Ok((self.time(&Request::Stock)?.0, self.time(&Request::Stock)?.0)))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(ratio_of_pairs(&pairs, CONFIDENCE))
     }
 
     /// Milliseconds of one call, and whether nothing disturbed it.

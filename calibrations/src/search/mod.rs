@@ -12,7 +12,7 @@
 //! * Where both units' finish times are known, one or two probes give both lines and the balance ([`Evidence::FinishTimes`]). Where
 //!   only totals are known the lines are fitted to a few of them ([`Evidence::Totals`]).
 //! * The choice is compared with stock in pairs, in balanced order. It is chosen only if the interval on the ratio of pairs
-//!   at [`DECISION_CONFIDENCE`] lies above 1.
+//!   at [`DECISION_CONFIDENCE`] lies above 1, and if it probably wins in other sessions of the machine too ([`ANOTHER_SESSION`]).
 //! * Everything is decided on ratios of times: scaling all times changes nothing but the budget.
 
 mod evidence;
@@ -21,6 +21,8 @@ mod outcome;
 pub mod points;
 mod posterior;
 mod totals;
+
+use statrs::distribution::{ContinuousCDF as _, Normal};
 
 use crate::lines::Lines;
 use crate::ratio::Ratio;
@@ -39,9 +41,16 @@ pub const DECISION_CONFIDENCE: f64 = 0.99;
 
 /// Relative standard deviation of a speed-up between sessions of one machine, from the 19 pairs of FusionML's grids that
 /// recorded one shape twice (171 ratios, scaled median of the differences). It is mostly heat: M2 and M4 repeat within 1 %, M1 and M4 Pro differ
-/// by 5 to 25 %. Shown in [`Outcome::speed_up_any_session`]; what is chosen is decided on this session's pairs, since
-/// the next one's conditions are measured for themselves.
+/// by 5 to 25 %. Part of every choice through [`ANOTHER_SESSION`], and shown in [`Outcome::speed_up_any_session`].
 pub const SESSION_DEVIATION: f64 = 0.057;
+
+/// A split is chosen only if it wins in another session of the machine with at least this probability, the session's own uncertainty and
+/// [`SESSION_DEVIATION`] together: a gain of about 5 % and more.
+///
+/// Not 97.5 %, which asks for a gain of 12 %: a session that turns out to lose is noticed (live lines, the gate) and costs a few
+/// calls, one that wins gains as long as it lasts. So odds of four to one are enough to begin; what must be beyond doubt is
+/// that the split wins now ([`DECISION_CONFIDENCE`]).
+pub const ANOTHER_SESSION: f64 = 0.8;
 
 /// Pairs at least of a cold search, in balanced order: stock, splits, stock.
 const MINIMUM_PAIRS: usize = 2;
@@ -145,6 +154,7 @@ pub struct Search {
     discovered: Vec<Cliff>,
     samples: Vec<Sample>,
     spent_ms: f64,
+    longest_ms: f64,
     phase: Phase,
     step: Step,
     cloud: totals::CloudCell,
@@ -161,6 +171,7 @@ impl Search {
             discovered: Vec::new(),
             samples: Vec::new(),
             spent_ms: 0.0,
+            longest_ms: 0.0,
             phase: Phase::Explore,
             step: Step::Measure(Ask::Stock),
             cloud: totals::CloudCell::new(),
@@ -185,7 +196,7 @@ impl Search {
         if asked != sample.secondary_rows {
             return Err(SearchError::NotAsked { asked, answered: sample.secondary_rows });
         }
-        let is_time = sample.total_ms.is_finite() && sample.total_ms > 0.0;
+        let is_time = self.spend(sample.total_ms);
         if sample.dropped.is_none() {
             sample.dropped = match self.samples.last() {
                 _ if !is_time => Some(DropReason::Nonsense),
@@ -193,13 +204,28 @@ impl Search {
                 _ => Some(DropReason::FirstAfterChange),
             };
         }
-        if is_time {
-            self.spent_ms += sample.total_ms;
-        }
         self.samples.push(sample);
         self.discover_cliffs();
         self.step = self.plan();
         Ok(())
+    }
+
+    /// Counts a call that another process disturbed and that is made again: no evidence and none of the budget's calls, but machine time. The
+    /// search may end by it.
+    pub fn charge(&mut self, disturbed: &Sample) {
+        if matches!(self.step, Step::Measure(_)) && self.spend(disturbed.total_ms) && self.exhausted() {
+            self.step = self.done(true);
+        }
+    }
+
+    /// Counts machine time; false if this is none.
+    fn spend(&mut self, ms: f64) -> bool {
+        let is_time = ms.is_finite() && ms > 0.0;
+        if is_time {
+            self.spent_ms += ms;
+            self.longest_ms = self.longest_ms.max(ms);
+        }
+        is_time
     }
 
     /// Calls made so far, thrown-away ones included.
@@ -297,14 +323,8 @@ impl Search {
             .rev()
             .take_while(|s| !matches!(s.dropped, None | Some(DropReason::FirstAfterChange)))
             .count();
-        let longest = self
-            .samples
-            .iter()
-            .map(|s| s.total_ms)
-            .filter(|ms| ms.is_finite() && *ms > 0.0)
-            .fold(0.0, f64::max);
         self.calls() >= budget.calls
-            || self.spent_ms + longest > budget.machine_ms
+            || self.spent_ms + self.longest_ms > budget.machine_ms
             || unusable >= GIVE_UP_AFTER
     }
 
@@ -523,15 +543,17 @@ impl Search {
     fn conclude(&self, out_of_budget: bool) -> Outcome {
         let best = self.best_split();
         let pairs = best.map(|rows| evidence::pairs(&self.samples, rows)).unwrap_or_default();
-        let deciding = ratio_of_pairs(&pairs, DECISION_CONFIDENCE);
+        let (deciding, speed_up) =
+            (ratio_of_pairs(&pairs, DECISION_CONFIDENCE), ratio_of_pairs(&pairs, CONFIDENCE));
         let verdict = match deciding {
             None => Verdict::NoEvidence,
-            Some(interval) if pairs.len() >= self.minimum_pairs() && interval.low > 1.0 => Verdict::Confirmed,
+            Some(interval) if pairs.len() >= self.minimum_pairs() && wins(interval, speed_up) => {
+                Verdict::Confirmed
+            }
             Some(interval) if out_of_budget && interval.high > 1.0 => Verdict::Unresolved,
             Some(_) => Verdict::NotBetter,
         };
         let secondary_rows = best.filter(|_| verdict == Verdict::Confirmed).unwrap_or(0);
-        let speed_up = ratio_of_pairs(&pairs, CONFIDENCE);
         Outcome {
             verdict,
             ratio: Ratio::saturating(f64::from(secondary_rows) / f64::from(self.shape.rows())),
@@ -573,10 +595,25 @@ impl Search {
     }
 }
 
+/// Whether a split is chosen: it wins in this session beyond doubt, and probably in another one too.
+fn wins(deciding: Interval, speed_up: Option<Interval>) -> bool {
+    deciding.low > 1.0 && speed_up.is_some_and(|interval| wins_another_session(interval) >= ANOTHER_SESSION)
+}
+
+/// The probability that a gain with this 95 % interval is one in another session of the machine too.
+pub fn wins_another_session(interval: Interval) -> f64 {
+    let within = (interval.high / interval.low).ln() / 2.0 / NORMAL_95;
+    let gain = interval.value.ln() / within.hypot(SESSION_DEVIATION);
+    Normal::standard().cdf(gain)
+}
+
+/// Half the width of a 95 % interval, in standard deviations of a normal distribution.
+const NORMAL_95: f64 = 1.96;
+
 /// The interval widened by what sessions of one machine differ ([`SESSION_DEVIATION`]), variances added in the logarithm.
 pub fn any_session(interval: Interval) -> Interval {
     let within = (interval.high / interval.low).ln() / 2.0;
-    let half_width = within.hypot(1.96 * SESSION_DEVIATION);
+    let half_width = within.hypot(NORMAL_95 * SESSION_DEVIATION);
     Interval {
         low: interval.value * (-half_width).exp(),
         value: interval.value,

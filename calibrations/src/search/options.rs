@@ -61,7 +61,8 @@ pub enum Candidates {
     Rows(Vec<u32>),
 }
 
-/// How much may be spent. Every call counts, thrown away or not.
+/// How much may be spent. Every call counts, thrown away or not; one that another process disturbed and that is made again counts as machine
+/// time ([`super::Search::charge`]).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
     /// Timed calls at most.
@@ -71,16 +72,19 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// 26 calls of any length: where only totals are known.
+    /// Two minutes a shape: the paper's calibrations take 7 to 140 s for a whole model. Only huge shapes on slow units come near.
+    pub const MACHINE_MS: f64 = 120_000.0;
+
+    /// 26 calls: where only totals are known.
     pub fn totals() -> Self {
-        Self { calls: 26, machine_ms: f64::INFINITY }
+        Self { calls: 26, machine_ms: Self::MACHINE_MS }
     }
 }
 
 impl Default for Budget {
-    /// 12 calls of any length: enough for a confirmed calibration where finish times are known.
+    /// 12 calls: enough for a confirmed calibration where finish times are known.
     fn default() -> Self {
-        Self { calls: 12, machine_ms: f64::INFINITY }
+        Self { calls: 12, machine_ms: Self::MACHINE_MS }
     }
 }
 

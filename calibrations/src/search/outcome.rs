@@ -10,7 +10,7 @@ use crate::stats::Interval;
 /// How sure the choice is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// The split beat stock by more than its uncertainty.
+    /// The split beat stock by more than its uncertainty, that between sessions included.
     Confirmed,
     /// It didn't, or lost: the ratio is 0.
     NotBetter,
@@ -40,7 +40,7 @@ pub enum Rejection {
     Cliff,
     /// Far above both lines, twice: remembered as a cliff.
     DiscoveredCliff,
-    /// Not better than stock by more than its uncertainty.
+    /// Not better than stock by more than its uncertainty, that between sessions included.
     NotBetterThanStock,
 }
 
@@ -50,7 +50,9 @@ impl fmt::Display for Rejection {
             Self::Slower => "slower than the choice",
             Self::Cliff => "a known cliff",
             Self::DiscoveredCliff => "a cliff: far above both lines, twice",
-            Self::NotBetterThanStock => "does not beat stock by more than its uncertainty",
+            Self::NotBetterThanStock => {
+                "does not beat stock by more than its uncertainty, in this session and others"
+            }
         })
     }
 }

@@ -72,6 +72,35 @@ fn finish_times_find_the_balance_in_four_split_calls_and_twelve_in_all() {
 }
 
 #[test]
+fn a_sure_gain_below_what_sessions_differ_by_is_not_taken() {
+    let gain = |speed_up: f64| {
+        let mut search = Search::new(shape(1024, 2048), totals(&[100, 200, 300, 400]));
+        let outcome = drive(&mut search, |ask| match ask.secondary_rows() {
+            0 => told(0, 10.0 * speed_up),
+            rows => told(rows, 10.0),
+        });
+        assert!(outcome.speed_up.unwrap().low > 1.0, "won beyond doubt in this session");
+        outcome.verdict
+    };
+    assert_eq!(gain(1.04), Verdict::NotBetter);
+    assert_eq!(gain(1.06), Verdict::Confirmed);
+}
+
+#[test]
+fn calls_that_are_made_again_use_up_machine_time_but_no_calls() {
+    let budget = Budget { calls: 12, machine_ms: 100.0 };
+    let mut search = Search::new(shape(1024, 2048), Options { budget, ..Options::default() });
+    let disturbed = Sample { dropped: Some(DropReason::Disturbed), ..told(0, 30.0) };
+    let mut charged = 0;
+    while let Step::Measure(_) = search.next() {
+        search.charge(&disturbed);
+        charged += 1;
+    }
+    assert_eq!((charged, search.calls(), search.machine_ms()), (3, 0, 90.0));
+    assert_eq!(search.tell(told(0, 1.0)), Err(SearchError::Done));
+}
+
+#[test]
 fn what_was_not_asked_is_refused() {
     let mut search = Search::new(shape(1024, 2048), Options::default());
     let sample = Sample { secondary_rows: 7, total_ms: 1.0, finish_times: None, dropped: None };

@@ -17,8 +17,8 @@ use crate::table::Identity;
 /// Share of a call during which a unit's thread may wait for a core before the call counts as disturbed. Two calls of a quiet machine
 /// differ by about 1.5 %, so a smaller wait can't be seen in the times.
 const TOLERATED_RUN_DELAY: f64 = 0.02;
-/// How often a disturbed call is made again before the search is told of it.
-const REPETITIONS: usize = 4;
+/// How often a disturbed call is made again before the search is told of it. Each time is charged to the search's machine time.
+const REPETITIONS: usize = 3;
 /// A difference between wall clock and monotonic clock over one call that means the machine slept or the clock was set.
 const CLOCK_GAP: Duration = Duration::from_millis(500);
 
@@ -96,12 +96,20 @@ pub async fn measure(
     let options = Options { start, rule, evidence, candidates, budget, ..Options::default() };
     let mut search = Search::new(shape, options);
     let mut repeated = Vec::new();
+    let mut in_a_row = 0;
     let outcome = loop {
         let ask = match search.next() {
             Step::Done(outcome) => break outcome,
             Step::Measure(ask) => ask,
         };
-        let sample = time_undisturbed(machine, ask, sensors, conditions, &mut repeated).await?;
+        let sample = time(machine, ask, sensors, conditions).await?;
+        if !sample.is_kept() && in_a_row < REPETITIONS {
+            in_a_row += 1;
+            search.charge(&sample);
+            repeated.push(sample);
+            continue;
+        }
+        in_a_row = 0;
         search.tell(sample)?;
         progress(search.calls(), search.calls_at_most());
     };
@@ -150,24 +158,6 @@ async fn check(machine: &mut Machine, shape: Shape, outcome: &Outcome) -> Result
     let bound = shape.layer().format().relative_error_bound(shape.layer().inputs());
     // Not-a-number fails too.
     if found <= bound { Ok(Some(found)) } else { Err(MeasureError::WrongResult { shape, found, bound }) }
-}
-
-/// Makes one call, again if it was disturbed; the disturbed ones go to `repeated`. After [`REPETITIONS`] the last one is returned, marked.
-async fn time_undisturbed(
-    machine: &mut Machine,
-    ask: Ask,
-    sensors: &dyn Sensors,
-    conditions: Conditions,
-    repeated: &mut Vec<Sample>,
-) -> Result<Sample, MachineError> {
-    for _ in 1..REPETITIONS {
-        let sample = time(machine, ask, sensors, conditions).await?;
-        if sample.is_kept() {
-            return Ok(sample);
-        }
-        repeated.push(sample);
-    }
-    time(machine, ask, sensors, conditions).await
 }
 
 /// One call. It belongs to `conditions`, those of the whole calibration, or is dropped.
