@@ -7,7 +7,7 @@
 //! some variance; between calls it drifts; a call observes it with noise. A fresh filter distrusts the stored value as much as sessions of one
 //! machine differ, so the first calls correct quickly; a settled one moves little: the correction is *damped*. It is *bounded* twice: an
 //! observation counts at most as if it were [`BOUND`] standard deviations away, so one wild call moves little while a lasting change
-//! widens the filter until it is followed; and no line leaves `[1/LIMIT, LIMIT]` times its stored value. It is *undone* if it doesn't help: when the calls after a
+//! widens the filter until it is followed (a call that is far too fast widens it at once: nothing makes a product too fast); and no line leaves `[1/LIMIT, LIMIT]` times its stored value. It is *undone* if it doesn't help: when the calls after a
 //! correction take longer than those before it by more than noise explains, the lines before it return ([`LiveLines::observe`]).
 
 use std::collections::VecDeque;
@@ -54,13 +54,22 @@ impl Follower {
         Self { variance: (CALL_DEVIATION / 2.0).powi(2), ..self }
     }
 
+    /// Standard deviation of the next call's logarithm, as far as is known.
+    fn expected_deviation(&self) -> f64 {
+        (self.variance + CALL_DEVIATION.powi(2)).sqrt()
+    }
+
     fn observe(&mut self, ms_per_row: f64) {
         let surprise = (ms_per_row / self.stored).ln() - self.offset;
         if !surprise.is_finite() {
             return;
         }
         self.variance += DRIFT_DEVIATION.powi(2);
-        let expected = (self.variance + CALL_DEVIATION.powi(2)).sqrt();
+        if surprise < -BOUND * self.expected_deviation() {
+            // Nothing makes a product too fast, so the calls that were believed were accidents, or the machine changed.
+            self.variance += UNIT_SESSION_DEVIATION.powi(2);
+        }
+        let expected = self.expected_deviation();
         let bounded = surprise.clamp(-BOUND * expected, BOUND * expected);
         let gain = self.variance / expected.powi(2);
         self.offset = (self.offset + gain * bounded).clamp(-LIMIT.ln(), LIMIT.ln());

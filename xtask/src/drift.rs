@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use fusion_calibrations::drift::{self, Drift, Settings};
+use fusion_calibrations::noise::OUTLIER_SHARE;
 use fusion_calibrations::recorded::Grid;
 use fusion_calibrations::rows::RowRule;
 use serde::Serialize;
@@ -32,6 +33,10 @@ struct Report {
     observed_calls: u32,
     without_correction: Regret,
     with_correction: Regret,
+    /// The same with [`OUTLIER_SHARE`] of the observed times disturbed.
+    with_correction_disturbed: Regret,
+    /// With the second session's two lines exactly known: no correction can be better.
+    with_lines_known: Regret,
     /// Runs whose second session is steady: two lines fit its grid.
     steady_runs: usize,
     steady_without_correction: Option<Regret>,
@@ -44,15 +49,19 @@ struct Report {
 /// If no cell was recorded twice.
 pub(crate) fn run(grids: &[Grid], plan: Plan, json: bool) -> Result<()> {
     let pairs = drift::session_pairs(grids);
-    let runs: Vec<Drift> = pairs
-        .iter()
-        .flat_map(|(first, second)| {
-            (0..plan.seeds).filter_map(|seed| {
-                let settings = Settings { observed_calls: plan.calls, noise: plan.noise, seed };
-                drift::replay(first, second, &RowRule::apple(), settings)
-            })
-        })
-        .collect();
+    let replay = |outlier_share: f64| -> Vec<Drift> {
+        let of_pair = |(first, second): &(&Grid, &Grid)| {
+            (0..plan.seeds)
+                .filter_map(|seed| {
+                    let Plan { calls: observed_calls, noise, .. } = plan;
+                    let settings = Settings { observed_calls, noise, outlier_share, seed };
+                    drift::replay(first, second, &RowRule::apple(), settings)
+                })
+                .collect::<Vec<_>>()
+        };
+        pairs.iter().flat_map(of_pair).collect()
+    };
+    let (runs, disturbed) = (replay(0.0), replay(OUTLIER_SHARE));
     if runs.is_empty() {
         bail!("no cell was recorded in two sessions");
     }
@@ -62,6 +71,8 @@ pub(crate) fn run(grids: &[Grid], plan: Plan, json: bool) -> Result<()> {
         observed_calls: plan.calls,
         without_correction: regret(runs.iter().map(|run| run.without)).context("no run")?,
         with_correction: regret(runs.iter().map(|run| run.with)).context("no run")?,
+        with_correction_disturbed: regret(disturbed.iter().map(|run| run.with)).context("no run")?,
+        with_lines_known: regret(runs.iter().map(|run| run.informed)).context("no run")?,
         steady_runs: runs.iter().filter(|run| run.steady).count(),
         steady_without_correction: regret(runs.iter().filter(|run| run.steady).map(|run| run.without)),
         steady_with_correction: regret(runs.iter().filter(|run| run.steady).map(|run| run.with)),
@@ -91,6 +102,8 @@ fn print(report: &Report, json: bool) -> Result<()> {
     );
     line("without correction", Some(&report.without_correction));
     line("with correction", Some(&report.with_correction));
+    line("  2 % disturbed", Some(&report.with_correction_disturbed));
+    line("lines exactly known", Some(&report.with_lines_known));
     println!("of these {} runs whose second session is steady (two lines fit its grid)", report.steady_runs);
     line("without correction", report.steady_without_correction.as_ref());
     line("with correction", report.steady_with_correction.as_ref());
