@@ -11,6 +11,7 @@ mod daemon;
 mod environment;
 mod figure;
 mod first_run;
+mod gate;
 mod latency;
 mod live_search;
 mod random;
@@ -53,6 +54,7 @@ const GROUPS: &[(&str, &str, Measure)] = &[
     ("search", "the search on products of unknown speed", live_search::measure),
     ("latency", "GetRatio over the socket against a bare call", latency::measure),
     ("client", "what an attached process pays, and a thousand of them", client::measure),
+    ("gate", "the gate on models of the recorded machines, in virtual time", gate::measure),
     ("rest", "memory and wake-ups of a resting daemon", rest::measure),
     ("first-run", "'make run' from a clean clone, twice (takes minutes)", first_run::measure),
 ];

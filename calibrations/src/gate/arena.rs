@@ -158,6 +158,11 @@ impl BlockMachine {
         Some(self.machine.call(shape, ask)?.total_ms * self.scale[arm.index()])
     }
 
+    /// A call's time, and when it ended, both in ms.
+    fn timed_call(&mut self, arm: Arm) -> Option<(f64, f64)> {
+        Some((self.call(arm)?, self.now_ms()))
+    }
+
     /// Virtual time, in ms.
     pub fn now_ms(&self) -> f64 {
         self.machine.now_ms()
@@ -216,6 +221,11 @@ impl Ours {
         self.gate.explain(self.workload, self.rows)
     }
 
+    /// Makes `calls` calls on a block, from where it stands.
+    pub fn play_block(&mut self, block: &mut BlockMachine, calls: u64) -> Played {
+        play(calls, || self.play(&mut |arm| block.timed_call(arm)))
+    }
+
     fn play(&mut self, call: &mut impl FnMut(Arm) -> Option<(f64, f64)>) -> Option<(Arm, f64)> {
         if self.gate.ledger().lease_ms() <= 0.0 {
             self.renew();
@@ -261,29 +271,31 @@ pub struct Played {
 impl Player {
     /// Makes `calls` calls. `call` executes an arm and says how long it took and when it ended, in ms; `None` ends the game.
     pub fn play(&mut self, calls: u64, mut call: impl FnMut(Arm) -> Option<(f64, f64)>) -> Played {
-        let mut played = Played::default();
-        for _ in 0..calls {
-            let done = match self {
-                Self::Fixed(arm) => call(*arm).map(|(ms, _)| (*arm, ms)),
-                Self::Paper(gate) => {
-                    let arm = gate.decide();
-                    call(arm).map(|(ms, _)| {
-                        gate.record(ms);
-                        (arm, ms)
-                    })
-                }
-                Self::Ours(ours) => ours.play(&mut call),
-            };
-            let Some((arm, ms)) = done else { break };
-            played.ms += ms;
-            played.calls += 1;
-            played.by_arm[arm.index()] += 1;
-        }
-        played
+        play(calls, || match self {
+            Self::Fixed(arm) => call(*arm).map(|(ms, _)| (*arm, ms)),
+            Self::Paper(gate) => {
+                let arm = gate.decide();
+                let (ms, _) = call(arm)?;
+                gate.record(ms);
+                Some((arm, ms))
+            }
+            Self::Ours(ours) => ours.play(&mut call),
+        })
     }
 
     /// Makes `calls` calls on a block, from where it stands.
     pub fn play_block(&mut self, block: &mut BlockMachine, calls: u64) -> Played {
-        self.play(calls, |arm| block.call(arm).map(|ms| (ms, block.now_ms())))
+        self.play(calls, |arm| block.timed_call(arm))
     }
+}
+
+/// `calls` turns of a player, each an arm and its time in ms; `None` ends the game.
+fn play(calls: u64, mut turn: impl FnMut() -> Option<(Arm, f64)>) -> Played {
+    let mut played = Played::default();
+    for (arm, ms) in (0..calls).map_while(|_| turn()) {
+        played.ms += ms;
+        played.calls += 1;
+        played.by_arm[arm.index()] += 1;
+    }
+    played
 }

@@ -74,6 +74,7 @@ mod options;
 mod predict;
 mod region;
 mod state;
+pub mod tournament;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
