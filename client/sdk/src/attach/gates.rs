@@ -666,7 +666,7 @@ fn new_gate(arms: ArmSet, engine: &str, table: &Table, contended: bool) -> Gate 
 }
 
 fn surroundings(table: &Table, contended: bool) -> Surroundings {
-    Surroundings { conditions: table.conditions.unwrap_or_default(), fits: true, contended }
+    Surroundings { conditions: table.conditions.unwrap_or_default(), fits: table.fits(), contended }
 }
 
 fn of_workloads(state: &GateState, workloads: &[(Arc<Workload>, Box<[Tally]>)]) -> GateState {

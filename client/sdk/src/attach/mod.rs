@@ -75,6 +75,9 @@ pub struct Options {
     pub layers: Vec<Layer>,
     /// A number of rows that is used, so that the daemon measures what matters; 0 if that can't be said.
     pub typical_rows: u32,
+    /// What the process needs at once (weights, activations and caches), in bytes; `None` if it can't say. One that is larger than what the GPU may
+    /// hold pages, and then no arm is tried.
+    pub working_set_bytes: Option<u64>,
     /// How long [`Attachment::attach`] may take.
     pub limit: Duration,
 }
@@ -90,6 +93,7 @@ impl Options {
             engine: None,
             layers,
             typical_rows: 0,
+            working_set_bytes: None,
             limit: ATTACH_LIMIT,
         }
     }
@@ -124,7 +128,11 @@ impl Attachment {
     /// Attaches. Never fails, and takes at most the limit: whatever is there by then is the first basis, and the rest comes in the background.
     pub fn attach(options: Options) -> Self {
         let shared = Arc::new(Shared {
-            table: ArcSwap::from_pointee(Table::stock(&options.layers, options.engine.as_ref())),
+            table: ArcSwap::from_pointee(Table::stock(
+                &options.layers,
+                options.engine.as_ref(),
+                options.working_set_bytes,
+            )),
             activity: Activity::default(),
             gates: Gates::new(),
             wake: Notify::new(),

@@ -16,6 +16,10 @@ use super::Basis;
 /// Rows beyond which nobody looks for a gain that fewer don't have.
 const MOST_ROWS: u32 = 1 << 16;
 
+/// Share of the installed memory that the GPU holds at once without paging, as a fraction: what Metal recommends on the smallest machines
+/// (`recommendedMaxWorkingSetSize` is 5461 MiB of 8192 on an M1, as llama.cpp prints it; larger ones get three quarters).
+const GPU_SHARE: (u64, u64) = (2, 3);
+
 /// What is known of one layer.
 #[derive(Debug, Clone)]
 struct Entry {
@@ -37,6 +41,10 @@ pub(super) struct Table {
     /// The key of the chip.
     pub(super) chip: Option<String>,
     pub(super) cooling: Cooling,
+    /// What the process needs at once, in bytes, if it said so.
+    working_set_bytes: Option<u64>,
+    /// Installed memory, in GiB; 0 until the chip is known.
+    memory_gib: u32,
     own_engine: bool,
     rule: RowRule,
     entries: Vec<Entry>,
@@ -44,7 +52,7 @@ pub(super) struct Table {
 
 impl Table {
     /// Knows nothing.
-    pub(super) fn stock(layers: &[Layer], engine: Option<&Engine>) -> Self {
+    pub(super) fn stock(layers: &[Layer], engine: Option<&Engine>, working_set_bytes: Option<u64>) -> Self {
         let entry = |layer: &Layer| Entry { layer: *layer, lines: None, fresh: true, measured: Vec::new() };
         Self {
             basis: Basis::Stock,
@@ -53,6 +61,8 @@ impl Table {
             own_engine: engine.is_some(),
             chip: None,
             cooling: Cooling::Unknown,
+            working_set_bytes,
+            memory_gib: 0,
             rule: RowRule::default(),
             entries: layers.iter().map(entry).collect(),
         }
@@ -61,7 +71,7 @@ impl Table {
     /// The same layers with what a snapshot says of them.
     pub(super) fn with_snapshot(&self, snapshot: &v1::Snapshot, basis: Basis) -> Self {
         let layers: Vec<Layer> = self.entries.iter().map(|entry| entry.layer).collect();
-        let mut table = Self::stock(&layers, None);
+        let mut table = Self::stock(&layers, None, self.working_set_bytes);
         table.basis = basis;
         table.own_engine = self.own_engine;
         table.engine = match (&self.engine, &snapshot.engine) {
@@ -69,6 +79,7 @@ impl Table {
             (_, theirs) => theirs.clone().map(|engine| Engine::from(engine).key()),
         };
         table.chip = snapshot.chip.as_ref().map(|chip| chip.key.clone());
+        table.memory_gib = snapshot.chip.as_ref().map_or(0, |chip| chip.memory_gib);
         table.cooling = match snapshot.chip.as_ref().map(|chip| chip.cooling.as_str()) {
             Some("active") => Cooling::Active,
             Some("passive") => Cooling::Passive,
@@ -93,6 +104,12 @@ impl Table {
     /// This table on another basis.
     pub(super) fn with_basis(&self, basis: Basis) -> Self {
         Self { basis, ..self.clone() }
+    }
+
+    /// Whether what the process needs at once fits into what the GPU may hold. Assumed, where either isn't known.
+    pub(super) fn fits(&self) -> bool {
+        let usable_bytes = u64::from(self.memory_gib) * (1 << 30) / GPU_SHARE.1 * GPU_SHARE.0;
+        self.memory_gib == 0 || self.working_set_bytes.is_none_or(|needed| needed <= usable_bytes)
     }
 
     fn learn(&mut self, layers: &[v1::LayerKnowledge]) {
@@ -192,7 +209,7 @@ mod tests {
 
     #[test]
     fn measured_rows_answer_first_then_the_lines_then_stock() {
-        let stock = Table::stock(&[layer(4864), layer(64)], None);
+        let stock = Table::stock(&[layer(4864), layer(64)], None, None);
         assert_eq!((stock.secondary_rows(0, 512), stock.secondary_rows(9, 512)), (0, 0));
         let snapshot = v1::Snapshot { layers: vec![knowledge(0.03, &[(512, 100)])], ..Default::default() };
         let table = stock.with_snapshot(&snapshot, Basis::Attached);
@@ -208,7 +225,7 @@ mod tests {
     #[test]
     fn large_calls_gain_small_ones_are_not_worth_a_thought_and_unknown_ones_are_stock() {
         let parts = [(0, 2), (1, 2)];
-        let stock = Table::stock(&[layer(4864), layer(64)], None);
+        let stock = Table::stock(&[layer(4864), layer(64)], None, None);
         assert_eq!(stock.break_even(&parts, 0.0, 0.03), 0);
         let (prediction, splits) = stock.predict(&parts, 0.0, 4096);
         assert_eq!((prediction.gain, splits), (Interval::exact(1.0), false));
@@ -226,12 +243,25 @@ mod tests {
     }
 
     #[test]
+    fn a_working_set_larger_than_the_gpu_may_hold_does_not_fit() {
+        const GIB: u64 = 1 << 30;
+        let fits = |working_set_bytes, memory_gib| {
+            let chip = Some(v1::Chip { memory_gib, ..Default::default() });
+            let snapshot = v1::Snapshot { chip, ..Default::default() };
+            let stock = Table::stock(&[layer(64)], None, working_set_bytes);
+            stock.with_snapshot(&snapshot, Basis::Attached).fits()
+        };
+        assert!(fits(Some(5 * GIB), 8) && !fits(Some(6 * GIB), 8) && fits(Some(6 * GIB), 16));
+        assert!(fits(None, 8) && fits(Some(u64::MAX), 0));
+    }
+
+    #[test]
     fn nonsense_of_a_daemon_is_stock() {
         let snapshot = v1::Snapshot {
             layers: vec![knowledge(f64::NAN, &[(512, 512), (600, 9999)])],
             ..Default::default()
         };
-        let table = Table::stock(&[layer(4864)], None).with_snapshot(&snapshot, Basis::Attached);
+        let table = Table::stock(&[layer(4864)], None, None).with_snapshot(&snapshot, Basis::Attached);
         for rows in [0, 1, 512, 600, 2048] {
             assert_eq!(table.secondary_rows(0, rows), 0, "{rows}");
         }
