@@ -1,0 +1,183 @@
+//! One job on its way through its shapes.
+
+use std::sync::Arc;
+
+use fusion_calibrations::lookup::Query;
+use fusion_calibrations::search::{Known, Start, points};
+use fusion_calibrations::shape::Shape;
+
+use super::{Freshness, JobError, JobEvent, JobView, Jobs, QueuedJob, READ_LIMIT, Tally, Workshop};
+use crate::machine::Machine;
+use crate::measure::{self, MeasureError, Measured, Plan};
+use crate::table::Identity;
+
+/// Worker deaths in a row after which a job ends: the next shape would not fare better.
+pub(super) const DEATHS_IN_A_ROW: u32 = 3;
+
+/// A running job.
+pub(super) struct Run<'a> {
+    jobs: &'a Jobs,
+    job: &'a QueuedJob,
+    machine: Option<(Machine, Identity)>,
+    tally: Tally,
+    deaths: u32,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(jobs: &'a Jobs, job: &'a QueuedJob) -> Self {
+        Self { jobs, job, machine: None, tally: Tally::default(), deaths: 0 }
+    }
+
+    /// Every shape of the job, one after the other.
+    pub(super) async fn all(mut self) -> Result<Tally, JobError> {
+        let shapes = &self.job.request.shapes;
+        self.tell(JobEvent::Started { shapes: shapes.len(), identity: None }).await?;
+        for (index, shape) in shapes.iter().enumerate() {
+            self.tell(JobEvent::ShapeStarted { index, shape: *shape }).await?;
+            self.show(|running| running.shape = Some(*shape));
+            self.shape_in_peace(index, *shape).await?;
+            self.show(|running| running.done += 1);
+        }
+        Ok(self.tally)
+    }
+
+    fn show(&self, change: impl FnOnce(&mut JobView)) {
+        self.jobs.board.send_modify(|board| {
+            if let Some(running) = &mut board.running {
+                change(running);
+            }
+        });
+    }
+
+    /// Measures a shape while no client is busy. One that turns busy ends the worker at once; the shape is measured when all rest again.
+    async fn shape_in_peace(&mut self, index: usize, shape: Shape) -> Result<(), JobError> {
+        let mut busy = self.jobs.workshop.busy.clone();
+        loop {
+            if *busy.borrow_and_update() > 0 {
+                self.tell(JobEvent::Queued { position: 0 }).await?;
+                // Without clients nobody is busy.
+                let _ = busy.wait_for(|count| *count == 0).await;
+            }
+            tokio::select! {
+                biased;
+                done = self.shape(index, shape) => return done,
+                _ = busy.wait_for(|count| *count > 0) => {
+                    tracing::info!(%shape, "a client turned busy: the worker is ended");
+                    self.machine = None;
+                }
+            }
+        }
+    }
+
+    async fn shape(&mut self, index: usize, shape: Shape) -> Result<(), JobError> {
+        if self.job.request.freshness == Freshness::Reuse && self.answer_from_table(index, shape).await? {
+            return Ok(());
+        }
+        self.start_machine().await?;
+        // A worker that just introduced itself may be another than the one the table was asked for.
+        if self.job.request.freshness == Freshness::Reuse && self.answer_from_table(index, shape).await? {
+            return Ok(());
+        }
+        match self.measure(index, shape).await {
+            Ok(measured) => self.commit(index, measured).await,
+            Err(error) => self.fail(index, shape, error).await,
+        }
+    }
+
+    async fn answer_from_table(&mut self, index: usize, shape: Shape) -> Result<bool, JobError> {
+        let workshop = &self.jobs.workshop;
+        let Some(identity) = workshop.identity.borrow().clone() else { return Ok(false) };
+        let Some(record) = workshop.table.exact(&identity, shape, workshop.sensors.conditions()) else {
+            return Ok(false);
+        };
+        self.tally.from_store += 1;
+        self.tell(JobEvent::ShapeFinished { index, record, from_store: true, machine_ms: 0.0 }).await?;
+        Ok(true)
+    }
+
+    async fn start_machine(&mut self) -> Result<(), JobError> {
+        if self.machine.is_some() {
+            return Ok(());
+        }
+        let started = match self.jobs.workshop.start_machine(self.job.job).await {
+            Ok(machine) => self.jobs.learn(&machine).await.map(|identity| (machine, identity)),
+            Err(error) => Err(error),
+        };
+        let (machine, identity) = started.map_err(|error| {
+            self.jobs.report_worker(Some(error.to_string()));
+            JobError::NoWorker(error)
+        })?;
+        let shapes = self.job.request.shapes.len();
+        self.tell(JobEvent::Started { shapes, identity: Some(Box::new(identity.clone())) }).await?;
+        self.machine = Some((machine, identity));
+        Ok(())
+    }
+
+    async fn measure(&mut self, index: usize, shape: Shape) -> Result<Measured, MeasureError> {
+        let (machine, identity) = self.machine.as_mut().expect("a machine was just started");
+        let workshop = &self.jobs.workshop;
+        let plan = plan(workshop, identity, shape);
+        let events = &self.job.events;
+        let progress = |calls, most_calls| {
+            // Progress may be lost to a slow reader: the next one tells more.
+            let _ = events.try_send(Ok(JobEvent::ShapeProgress { index, calls, most_calls }));
+        };
+        measure::measure(machine, identity, plan, workshop.sensors.as_ref(), progress).await
+    }
+
+    async fn commit(&mut self, index: usize, measured: Measured) -> Result<(), JobError> {
+        let Measured { record, machine_ms } = measured;
+        self.jobs.workshop.store.commit(record.clone()).await?;
+        self.jobs.workshop.table.insert(record.clone());
+        self.deaths = 0;
+        self.tally.measured += 1;
+        self.tally.machine_ms += machine_ms;
+        let record = Arc::new(record);
+        // Nobody may be listening.
+        let _ = self.jobs.commits.send(Arc::clone(&record));
+        self.tell(JobEvent::ShapeFinished { index, record, from_store: false, machine_ms }).await
+    }
+
+    async fn fail(&mut self, index: usize, shape: Shape, error: MeasureError) -> Result<(), JobError> {
+        self.tally.failed += 1;
+        let reason = error.to_string();
+        self.tell(JobEvent::ShapeFailed { index, shape, reason: reason.clone() }).await?;
+        if let MeasureError::Machine(error) = error
+            && !error.machine_survives()
+        {
+            self.machine = None;
+            self.jobs.report_worker(Some(reason.clone()));
+            self.deaths += 1;
+            if self.deaths >= DEATHS_IN_A_ROW {
+                return Err(JobError::WorkersDie(reason));
+            }
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, event: JobEvent) -> Result<(), JobError> {
+        match tokio::time::timeout(READ_LIMIT, self.job.events.send(Ok(event))).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(JobError::Cancelled),
+        }
+    }
+}
+
+/// What is known before a shape is measured. The search starts from this very shape by another engine or under other conditions, else from what the
+/// nearest knowledge predicts.
+fn plan(workshop: &Workshop, identity: &Identity, shape: Shape) -> Plan {
+    let records = workshop.table.of_chip(&identity.chip);
+    let conditions = workshop.sensors.conditions();
+    let rule = workshop.table.row_rule(&identity.chip);
+    let query = Query { shape, chip: &identity.chip, engine: &identity.engine, conditions };
+    let answer = crate::table::answer(&records, &query, &rule);
+    let start = match (answer.estimate, answer.lines) {
+        (Some(estimate), _) if estimate.shape == shape => Start::Warm(Known::from(estimate)),
+        (_, Some(lines)) => Start::Prior(lines),
+        _ => Start::Cold,
+    };
+    let before = workshop.table.exact(identity, shape, conditions);
+    let cliff_evidence =
+        before.map(|record| points::cliff_evidence(&record.samples, shape)).unwrap_or_default();
+    Plan { shape, start, rule, cliff_evidence }
+}
