@@ -64,6 +64,7 @@
 pub mod arena;
 mod arm;
 mod belief;
+mod beliefs;
 mod bucket;
 pub mod drift;
 mod explain;
