@@ -19,9 +19,11 @@
 //! | [`table`] | what is served |
 //! | [`store`] | what is kept |
 //! | [`sensors`] | the state of the machine |
+//! | [`configuration`] | what the user wants: files that are watched |
 //! | [`settings`], [`logs`] | what the daemon is told, what it tells |
 
 pub mod clients;
+pub mod configuration;
 pub mod gates;
 pub mod instance;
 pub mod jobs;

@@ -54,8 +54,8 @@ fn daemon(arguments: Arguments) -> Result<(), Failure> {
             machine.parse().map_err(|error: MachineChoiceError| misconfigured(&error.into()))?;
     }
     settings.worker.answer_limit = Duration::from_secs(worker_limit);
-    let guard = logs::start(&settings.log_directory());
-    if let Err(error) = &guard {
+    let (_logs, file) = logs::start(&settings.log_directory());
+    if let Err(error) = file {
         tracing::warn!("{error}");
     }
     // One thread: every call is short, measuring happens in another process, and the store has a thread of its own.

@@ -3,6 +3,8 @@
 //! One file per model under `data/models`, each with the evidence for its numbers. Only linear layers that stock runs as
 //! `nn.Linear` are listed: experts of a mixture run through `gather_mm`, and the output head is dropped by prefill.
 
+pub mod checkpoint;
+
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -10,35 +12,35 @@ use serde::Deserialize;
 use crate::shape::{Layer, Layout, ShapeError, WeightFormat};
 
 const FILES: [&str; 29] = [
-    include_str!("../data/models/gemma-2-27b.toml"),
-    include_str!("../data/models/gemma-2-2b.toml"),
-    include_str!("../data/models/gemma-2-9b.toml"),
-    include_str!("../data/models/gemma-3-12b.toml"),
-    include_str!("../data/models/gemma-3-1b.toml"),
-    include_str!("../data/models/gemma-3-27b.toml"),
-    include_str!("../data/models/gemma-3-4b.toml"),
-    include_str!("../data/models/gpt-oss-20b.toml"),
-    include_str!("../data/models/gpt2-xl.toml"),
-    include_str!("../data/models/llama-3.1-8b.toml"),
-    include_str!("../data/models/llama-3.2-1b.toml"),
-    include_str!("../data/models/llama-3.2-3b.toml"),
-    include_str!("../data/models/mistral-7b-v0.3.toml"),
-    include_str!("../data/models/phi-3-mini-4k.toml"),
-    include_str!("../data/models/phi-4.toml"),
-    include_str!("../data/models/phi-4-mini.toml"),
-    include_str!("../data/models/qwen2.5-0.5b.toml"),
-    include_str!("../data/models/qwen2.5-1.5b.toml"),
-    include_str!("../data/models/qwen2.5-14b.toml"),
-    include_str!("../data/models/qwen2.5-32b.toml"),
-    include_str!("../data/models/qwen2.5-3b.toml"),
-    include_str!("../data/models/qwen2.5-7b.toml"),
-    include_str!("../data/models/qwen3-0.6b.toml"),
-    include_str!("../data/models/qwen3-1.7b.toml"),
-    include_str!("../data/models/qwen3-14b.toml"),
-    include_str!("../data/models/qwen3-30b-a3b.toml"),
-    include_str!("../data/models/qwen3-32b.toml"),
-    include_str!("../data/models/qwen3-4b.toml"),
-    include_str!("../data/models/qwen3-8b.toml"),
+    include_str!("../../data/models/gemma-2-27b.toml"),
+    include_str!("../../data/models/gemma-2-2b.toml"),
+    include_str!("../../data/models/gemma-2-9b.toml"),
+    include_str!("../../data/models/gemma-3-12b.toml"),
+    include_str!("../../data/models/gemma-3-1b.toml"),
+    include_str!("../../data/models/gemma-3-27b.toml"),
+    include_str!("../../data/models/gemma-3-4b.toml"),
+    include_str!("../../data/models/gpt-oss-20b.toml"),
+    include_str!("../../data/models/gpt2-xl.toml"),
+    include_str!("../../data/models/llama-3.1-8b.toml"),
+    include_str!("../../data/models/llama-3.2-1b.toml"),
+    include_str!("../../data/models/llama-3.2-3b.toml"),
+    include_str!("../../data/models/mistral-7b-v0.3.toml"),
+    include_str!("../../data/models/phi-3-mini-4k.toml"),
+    include_str!("../../data/models/phi-4.toml"),
+    include_str!("../../data/models/phi-4-mini.toml"),
+    include_str!("../../data/models/qwen2.5-0.5b.toml"),
+    include_str!("../../data/models/qwen2.5-1.5b.toml"),
+    include_str!("../../data/models/qwen2.5-14b.toml"),
+    include_str!("../../data/models/qwen2.5-32b.toml"),
+    include_str!("../../data/models/qwen2.5-3b.toml"),
+    include_str!("../../data/models/qwen2.5-7b.toml"),
+    include_str!("../../data/models/qwen3-0.6b.toml"),
+    include_str!("../../data/models/qwen3-1.7b.toml"),
+    include_str!("../../data/models/qwen3-14b.toml"),
+    include_str!("../../data/models/qwen3-30b-a3b.toml"),
+    include_str!("../../data/models/qwen3-32b.toml"),
+    include_str!("../../data/models/qwen3-4b.toml"),
+    include_str!("../../data/models/qwen3-8b.toml"),
 ];
 
 /// Names further than this share of edits from every known one get no suggestion.
