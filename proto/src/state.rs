@@ -7,6 +7,8 @@ use etcetera::BaseStrategy;
 
 /// The environment variable that names the state directory.
 pub const STATE_VARIABLE: &str = "FUSION_STATE_DIR";
+/// The environment variable that names the configuration directory.
+pub const CONFIGURATION_VARIABLE: &str = "FUSION_CONFIG_DIR";
 
 /// Why there is no state directory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,10 +16,8 @@ pub enum StateError {
     /// Nobody says where the user's home is.
     #[error("HOME is not set, so there is no place for the state: set it, or give --state-dir")]
     NoHome,
-    /// The directory isn't absolute.
-    #[error(
-        "the state directory '{path}' is not absolute: give a full path with --state-dir or {STATE_VARIABLE}"
-    )]
+    /// A directory isn't absolute.
+    #[error("the directory '{path}' is not absolute: give full paths with --state-dir and --config-dir")]
     Relative {
         /// The path.
         path: PathBuf,
@@ -37,6 +37,28 @@ pub fn state_directory(given: Option<PathBuf>) -> Result<PathBuf, StateError> {
         None => {
             let base = etcetera::base_strategy::choose_native_strategy().map_err(|_| StateError::NoHome)?;
             base.state_dir().unwrap_or_else(|| base.data_dir()).join("fusion")
+        }
+    };
+    if path.is_absolute() { Ok(path) } else { Err(StateError::Relative { path }) }
+}
+
+/// The configuration directory that is given, else that of the environment; else, where the state directory is named, `config` in it, so that a
+/// daemon that is tried out doesn't touch the user's; else `$XDG_CONFIG_HOME/fusion` or `~/.config/fusion`, on every system.
+///
+/// # Errors
+/// Every [`StateError`].
+pub fn configuration_directory(
+    given: Option<PathBuf>,
+    state_given: Option<&Path>,
+) -> Result<PathBuf, StateError> {
+    let variable = |name| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let beside_state = || {
+        state_given.map(Path::to_owned).or_else(|| variable(STATE_VARIABLE)).map(|state| state.join("config"))
+    };
+    let path = match given.or_else(|| variable(CONFIGURATION_VARIABLE)).or_else(beside_state) {
+        Some(path) => path,
+        None => {
+            etcetera::base_strategy::Xdg::new().map_err(|_| StateError::NoHome)?.config_dir().join("fusion")
         }
     };
     if path.is_absolute() { Ok(path) } else { Err(StateError::Relative { path }) }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use fusion_proto::endpoint::SOCKET_VARIABLE;
-use fusion_proto::state::STATE_VARIABLE;
+use fusion_proto::state::{CONFIGURATION_VARIABLE, STATE_VARIABLE};
 use fusiond::settings::WORKER_VARIABLE;
 
 const HELP: &str = "\
@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// Directory for calibrations and logs [default: ~/.local/state/fusion, on macOS ~/Library/Application Support/fusion]
     #[arg(long, env = STATE_VARIABLE, global = true, hide_env_values = true)]
     pub(crate) state_dir: Option<PathBuf>,
+    /// Directory of the configuration: config.toml, shapes/, models/ [default: ~/.config/fusion; with --state-dir 'config' in it]
+    #[arg(long, env = CONFIGURATION_VARIABLE, hide_env_values = true)]
+    pub(crate) config_dir: Option<PathBuf>,
     /// Whose calls to time: recorded:NAME or model:NAME for published data or a model of a chip [default: this machine, by the worker]
     #[arg(long, value_name = "MACHINE")]
     pub(crate) machine: Option<String>,

@@ -46,15 +46,16 @@ fn misconfigured(error: &SettingsError) -> Failure {
 }
 
 fn daemon(arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { socket, state_dir, machine, worker, worker_arguments, worker_limit, .. } = arguments;
-    let mut settings =
-        Settings::new(socket, state_dir, worker, worker_arguments).map_err(|error| misconfigured(&error))?;
+    let Arguments { socket, state_dir, config_dir, machine, worker, worker_arguments, worker_limit, .. } =
+        arguments;
+    let mut settings = Settings::new(socket, state_dir, config_dir, worker, worker_arguments)
+        .map_err(|error| misconfigured(&error))?;
     if let Some(machine) = machine {
         settings.machine =
             machine.parse().map_err(|error: MachineChoiceError| misconfigured(&error.into()))?;
     }
     settings.worker.answer_limit = Duration::from_secs(worker_limit);
-    let (_logs, file) = logs::start(&settings.log_directory());
+    let (logs, file) = logs::start(&settings.log_directory());
     if let Err(error) = file {
         tracing::warn!("{error}");
     }
@@ -63,10 +64,10 @@ fn daemon(arguments: Arguments) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| (70, format!("the system refuses a runtime: {error}")))?;
-    runtime.block_on(serve(settings)).map_err(|error| (error.exit_code(), error.to_string()))
+    runtime.block_on(serve(settings, logs.filter())).map_err(|error| (error.exit_code(), error.to_string()))
 }
 
-async fn serve(settings: Settings) -> Result<(), ServerError> {
+async fn serve(settings: Settings, filter: logs::Filter) -> Result<(), ServerError> {
     let drain = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -90,7 +91,7 @@ async fn serve(settings: Settings) -> Result<(), ServerError> {
         MachineChoice::Worker => Arc::new(SystemSensors),
         MachineChoice::Recorded(..) | MachineChoice::Modelled(_) => Arc::new(FixedSensors::default()),
     };
-    server::run(settings, sensors, drain).await
+    server::run(settings, sensors, filter, drain).await
 }
 
 fn state_directory(given: Option<std::path::PathBuf>) -> Result<std::path::PathBuf, Failure> {

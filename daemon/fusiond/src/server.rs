@@ -25,6 +25,7 @@ use fusion_proto::v1::store_server::StoreServer;
 use fusion_proto::{DESCRIPTORS, MAX_CLIENTS, MAX_MESSAGE_BYTES};
 use rustix::process::{Resource, Rlimit};
 use tokio::net::UnixListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
@@ -32,9 +33,11 @@ use tonic::service::InterceptorLayer;
 use tonic::transport::Server;
 
 use crate::clients::Clients;
+use crate::configuration::{self, Keeper, Reloader};
 use crate::instance::{Instance, InstanceError};
 use crate::jobs::{Jobs, Workshop};
 use crate::knowledge::Knowledge;
+use crate::logs;
 use crate::machine::is_stand_in;
 use crate::measure::unix_ms;
 use crate::sensors::{Recent, Sensors};
@@ -105,13 +108,16 @@ impl ServerError {
 pub async fn run(
     settings: Settings,
     sensors: Arc<dyn Sensors>,
+    filter: logs::Filter,
     drain: CancellationToken,
 ) -> Result<(), ServerError> {
     let (instance, listener) = Instance::acquire(&settings.socket)?;
     allow_many_connections();
     let listener = UnixListener::from_std(listener)?;
     fs::create_dir_all(&settings.state_directory).map_err(ServerError::StateDirectory)?;
-    let parts = open(settings, sensors, drain.clone())?;
+    let (keeper, reloader) = Keeper::start(settings.configuration_directory.clone());
+    let configuration = keeper.subscribe();
+    let parts = open(settings, sensors, (configuration, reloader), drain.clone())?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         socket = %parts.settings.socket,
@@ -128,8 +134,14 @@ pub async fn run(
         async move { jobs.identify().await }
     });
     let tell = tokio::spawn(snapshot::keep(Arc::clone(&parts)));
+    let background = [
+        tokio::spawn(keeper.run()),
+        tokio::spawn(reload_on_hangup(signal(SignalKind::hangup())?, parts.reloader.clone())),
+        tokio::spawn(follow_log_filter(parts.configuration.clone(), filter)),
+        tell,
+    ];
     let served = serve(Arc::clone(&parts), listener, drain).await;
-    tell.abort();
+    background.iter().for_each(tokio::task::JoinHandle::abort);
     snapshot::save(&parts);
     // Dropping the task drops its worker, which ends the process.
     identify.abort();
@@ -143,6 +155,24 @@ pub async fn run(
     drop(instance);
     tracing::info!("fusiond is gone");
     served
+}
+
+async fn reload_on_hangup(mut hangups: Signal, reloader: Reloader) {
+    while hangups.recv().await.is_some() {
+        reloader.reload().await;
+    }
+}
+
+async fn follow_log_filter(mut configuration: watch::Receiver<configuration::Current>, filter: logs::Filter) {
+    loop {
+        let wanted = configuration.borrow_and_update().configuration.log_filter.clone();
+        if let Err(error) = filter.set(wanted.as_deref()) {
+            tracing::warn!("the log filter stays as it was: {error}");
+        }
+        if configuration.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Raises the limit of open files to what all clients need, as far as the system lets us: shells often start programs with 256 or 1024.
@@ -160,6 +190,7 @@ fn allow_many_connections() {
 fn open(
     settings: Settings,
     sensors: Arc<dyn Sensors>,
+    (configuration, reloader): (watch::Receiver<configuration::Current>, Reloader),
     drain: CancellationToken,
 ) -> Result<Arc<Parts>, ServerError> {
     let opened = store::SledStore::open(&settings.state_directory)?;
@@ -191,6 +222,8 @@ fn open(
         gates,
         knowledge,
         table,
+        configuration,
+        reloader,
         jobs: Jobs::new(workshop, drain.clone()),
         sensors: Recent::new(sensors),
         store,

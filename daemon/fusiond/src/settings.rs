@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fusion_proto::endpoint::{EndpointError, SocketPath};
-use fusion_proto::state::{StateError, state_directory};
+use fusion_proto::state::{StateError, configuration_directory, state_directory};
 
 use crate::machine::{MachineChoice, MachineChoiceError};
 
@@ -48,6 +48,8 @@ pub struct Settings {
     pub socket: SocketPath,
     /// Where it keeps its state.
     pub state_directory: PathBuf,
+    /// Where the user's configuration is.
+    pub configuration_directory: PathBuf,
     /// Whose calls it times.
     pub machine: MachineChoice,
     /// How it starts a worker.
@@ -71,11 +73,13 @@ impl Settings {
     pub fn new(
         socket: Option<PathBuf>,
         state_dir: Option<PathBuf>,
+        config_dir: Option<PathBuf>,
         worker: Option<PathBuf>,
         worker_arguments: Vec<OsString>,
     ) -> Result<Self, SettingsError> {
         Ok(Self {
             socket: socket.map_or_else(SocketPath::from_environment, SocketPath::new)?,
+            configuration_directory: configuration_directory(config_dir, state_dir.as_deref())?,
             state_directory: state_directory(state_dir)?,
             machine: MachineChoice::default(),
             worker: WorkerSettings {
@@ -112,13 +116,16 @@ mod tests {
         let settings = Settings::new(
             Some("/tmp/x.sock".into()),
             Some("/tmp/state".into()),
+            None,
             Some("/opt/w".into()),
             vec!["--pair".into()],
         )
         .unwrap();
         assert_eq!(settings.log_directory(), Path::new("/tmp/state/logs"));
+        assert_eq!(settings.configuration_directory, Path::new("/tmp/state/config"));
         assert_eq!(settings.worker.program, Path::new("/opt/w"));
-        let relative = Settings::new(Some("/tmp/x.sock".into()), Some("state".into()), None, Vec::new());
+        let relative =
+            Settings::new(Some("/tmp/x.sock".into()), Some("state".into()), None, None, Vec::new());
         assert!(matches!(relative, Err(SettingsError::State(StateError::Relative { .. }))));
     }
 }

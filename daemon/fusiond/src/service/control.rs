@@ -1,5 +1,6 @@
 //! `fusion.v1.Control`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use fusion_proto::v1::control_server::Control;
@@ -7,6 +8,7 @@ use fusion_proto::{PROTOCOL, v1};
 use tonic::{Request, Response, Status};
 
 use super::Parts;
+use crate::configuration;
 use crate::jobs::{Board, EndedJob, JobView};
 use crate::store::Health;
 
@@ -35,6 +37,25 @@ impl Control for ControlService {
         self.0.drain.cancel();
         let deadline_ms = u32::try_from(self.0.settings.drain_limit.as_millis()).unwrap_or(u32::MAX);
         Ok(Response::new(v1::DrainReply { pid: std::process::id(), deadline_ms }))
+    }
+
+    async fn reload_configuration(
+        &self,
+        _: Request<v1::ReloadConfigurationRequest>,
+    ) -> Result<Response<v1::ReloadConfigurationReply>, Status> {
+        let Some(current) = self.0.reloader.reload().await else {
+            return Err(Status::unavailable("fusiond is shutting down: start it again and repeat"));
+        };
+        match &current.trouble {
+            Some(trouble) => {
+                Err(Status::failed_precondition(format!("the configuration stays as it was: {trouble}")))
+            }
+            None => {
+                let configuration =
+                    Some(configuration_status(&self.0.settings.configuration_directory, &current));
+                Ok(Response::new(v1::ReloadConfigurationReply { configuration }))
+            }
+        }
     }
 }
 
@@ -66,7 +87,25 @@ impl Parts {
             worker: Some(worker_state(&board)),
             draining: self.drain.is_cancelled(),
             clients: Some(self.clients_summary()),
+            configuration: Some(configuration_status(
+                &self.settings.configuration_directory,
+                &self.configuration.borrow(),
+            )),
         }
+    }
+}
+
+fn configuration_status(directory: &Path, current: &configuration::Current) -> v1::ConfigurationStatus {
+    let state = match &current.trouble {
+        None => v1::PartStatus { health: v1::Health::Ok.into(), detail: String::new() },
+        Some(trouble) => v1::PartStatus { health: v1::Health::Degraded.into(), detail: trouble.clone() },
+    };
+    v1::ConfigurationStatus {
+        directory: directory.display().to_string(),
+        state: Some(state),
+        wanted_shapes: u32::try_from(current.configuration.wanted.len()).unwrap_or(u32::MAX),
+        skipped: current.configuration.skipped.clone(),
+        read_at_unix_ms: current.read_at_unix_ms,
     }
 }
 

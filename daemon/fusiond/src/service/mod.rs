@@ -20,6 +20,7 @@ use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
 
 use crate::clients::Clients;
+use crate::configuration;
 use crate::gates::Gates;
 use crate::jobs::Jobs;
 use crate::knowledge::Knowledge;
@@ -50,6 +51,10 @@ pub struct Parts {
     pub knowledge: Arc<Knowledge>,
     /// What their gates know.
     pub gates: Gates,
+    /// What the user wants.
+    pub configuration: watch::Receiver<configuration::Current>,
+    /// Reads it anew.
+    pub reloader: configuration::Reloader,
     /// The queue.
     pub jobs: Arc<Jobs>,
     /// The state of the machine.
