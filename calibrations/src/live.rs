@@ -138,6 +138,11 @@ impl LiveLines {
         }
     }
 
+    /// The lines that it started from.
+    pub fn stored(&self) -> &Lines {
+        &self.stored
+    }
+
     /// Observations that counted.
     pub fn observations(&self) -> u32 {
         self.observations

@@ -82,6 +82,7 @@ pub struct Clients {
     attached: Mutex<(u64, BTreeMap<u64, Client>)>,
     busy: watch::Sender<usize>,
     revision: watch::Sender<u64>,
+    population: watch::Sender<u64>,
     conditions: Mutex<Option<Conditions>>,
 }
 
@@ -114,6 +115,7 @@ impl Clients {
         attached.0 += 1;
         let number = attached.0;
         attached.1.insert(number, client);
+        self.population.send_modify(|changes| *changes += 1);
         Ok(Membership {
             clients: Arc::clone(self),
             number,
@@ -137,6 +139,11 @@ impl Clients {
     /// How many are busy.
     pub fn busy(&self) -> watch::Receiver<usize> {
         self.busy.subscribe()
+    }
+
+    /// Changes whenever a client comes or goes.
+    pub fn population(&self) -> watch::Receiver<u64> {
+        self.population.subscribe()
     }
 
     /// Notes the conditions as they were just seen; whether they are news. Sensors are read when clients work, not by a timer.
@@ -242,6 +249,7 @@ impl Drop for Membership {
     fn drop(&mut self) {
         self.clients.attached().1.remove(&self.number);
         self.clients.change(self.number, |_| {});
+        self.clients.population.send_modify(|changes| *changes += 1);
     }
 }
 

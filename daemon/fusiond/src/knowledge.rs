@@ -163,6 +163,12 @@ impl Knowledge {
         followed.get(place).map(|followed| followed.live.lines())
     }
 
+    /// The stored lines of a layer and those that clients' calls moved them to; `None` while no client showed anything.
+    pub fn correction(&self, running: Running<'_>, layer: Layer) -> Option<(Lines, Lines)> {
+        let followed = self.followed.lock().expect("no holder of this lock panics");
+        followed.get(&running.place(layer)).map(|followed| (*followed.live.stored(), followed.live.lines()))
+    }
+
     /// Takes a client's observation of a layer in; whether clients should be told.
     pub fn observe(&self, running: Running<'_>, layer: Layer, observation: &Observation) -> bool {
         let place = running.place(layer);

@@ -14,6 +14,7 @@
 //! | [`instance`] | one daemon a user: lock and socket |
 //! | [`service`] | gRPC |
 //! | [`jobs`], [`measure`], [`machine`], [`worker`] | measuring on demand |
+//! | [`recalibration`] | measuring without being asked: drives the planner |
 //! | [`planner`] | when to measure by itself, and what |
 //! | [`clients`], [`knowledge`], [`snapshot`] | who is attached, what they are told, what they report |
 //! | [`gates`] | what all processes' gates know, and who may explore |
@@ -33,6 +34,7 @@ pub mod logs;
 pub mod machine;
 pub mod measure;
 pub mod planner;
+pub mod recalibration;
 mod platform;
 pub mod sensors;
 pub mod server;

@@ -7,7 +7,7 @@ use fusion_calibrations::estimate::{Estimate, Provenance};
 use fusion_calibrations::record::Record;
 use fusion_calibrations::rows::RowRule;
 use fusion_calibrations::sample::{DropReason, Sample};
-use fusion_calibrations::search::{Ask, Options, Outcome, Search, SearchError, Start, Step};
+use fusion_calibrations::search::{Ask, Budget, Options, Outcome, Search, SearchError, Start, Step};
 use fusion_calibrations::shape::Shape;
 
 use crate::machine::{Machine, MachineError, Terms, Timing};
@@ -68,6 +68,8 @@ pub struct Plan {
     pub rule: RowRule,
     /// Calls of the record before that show a cliff: the new record keeps them, since the search won't look there again.
     pub cliff_evidence: Vec<Sample>,
+    /// Machine time that it may take, in ms; the machine's own terms may allow less.
+    pub machine_ms: f64,
 }
 
 /// A measured shape.
@@ -91,8 +93,9 @@ pub async fn measure(
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Measured, MeasureError> {
     let conditions = sensors.conditions();
-    let Plan { shape, start, rule, cliff_evidence } = plan;
+    let Plan { shape, start, rule, cliff_evidence, machine_ms } = plan;
     let Terms { evidence, candidates, budget } = machine.prepare(shape).await?;
+    let budget = Budget { machine_ms: budget.machine_ms.min(machine_ms), ..budget };
     let options = Options { start, rule, evidence, candidates, budget, ..Options::default() };
     let mut search = Search::new(shape, options);
     let mut repeated = Vec::new();

@@ -1,13 +1,18 @@
 //! The forms of the files.
 
+use std::time::Duration;
+
 use fusion_calibrations::models::{self, ModelError};
 use fusion_calibrations::shape::{Layout, Shape, ShapeError, WeightFormat};
 use serde::Deserialize;
 
-use super::DutyShares;
+use super::{DutyShares, Patience};
 
 /// Rows where nothing is said: the chunk that MLX-LM prefills in.
 pub(super) const USUAL_ROWS: u32 = 2048;
+
+/// The longest wait that can be asked for: an hour.
+const MOST_SECONDS: u64 = 3600;
 
 /// Why a file's content can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +36,14 @@ pub enum ContentError {
         field: &'static str,
         /// What is written.
         value: f64,
+    },
+    /// A wait that can't be.
+    #[error("'{field}' is {value}, but must be from 0 to {MOST_SECONDS} seconds")]
+    Seconds {
+        /// Which.
+        field: &'static str,
+        /// What is written.
+        value: u64,
     },
     /// A log filter that can't be read.
     #[error("'log.filter' can't be read: {0}")]
@@ -59,6 +72,8 @@ struct MeasurePart {
     models: Vec<String>,
     rows: Option<Vec<u32>>,
     format: Option<String>,
+    settle_seconds: Option<u64>,
+    quiet_seconds: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -71,6 +86,7 @@ struct LogPart {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Said {
     pub(super) duty: DutyShares,
+    pub(super) patience: Patience,
     /// (shape, the model's name).
     pub(super) shapes: Vec<(Shape, String)>,
     /// Rows that checkpoints are calibrated for.
@@ -80,7 +96,11 @@ pub(super) struct Said {
 
 impl Default for Said {
     fn default() -> Self {
-        Self { duty: DutyShares::default(), shapes: Vec::new(), rows: vec![USUAL_ROWS], log_filter: None }
+        Self {
+            duty: DutyShares::default(),
+            patience: Patience::default(),
+            shapes: Vec::new(), rows: vec![USUAL_ROWS], log_filter: None,
+        }
     }
 }
 
@@ -91,6 +111,11 @@ pub(super) fn config(text: &str) -> Result<Said, ContentError> {
     let duty = DutyShares {
         on_ac: share("budget.on_ac", budget.on_ac, usual.on_ac)?,
         on_battery: share("budget.on_battery", budget.on_battery, usual.on_battery)?,
+    };
+    let usual = Patience::default();
+    let patience = Patience {
+        settle: seconds("measure.settle_seconds", measure.settle_seconds, usual.settle)?,
+        quiet: seconds("measure.quiet_seconds", measure.quiet_seconds, usual.quiet)?,
     };
     let rows = measure.rows.unwrap_or_else(|| vec![USUAL_ROWS]);
     let format: WeightFormat = measure.format.as_deref().unwrap_or("f16").parse()?;
@@ -106,7 +131,7 @@ pub(super) fn config(text: &str) -> Result<Said, ContentError> {
     if let Some(filter) = &log.filter {
         crate::logs::check_filter(filter).map_err(ContentError::LogFilter)?;
     }
-    Ok(Said { duty, shapes, rows, log_filter: log.filter })
+    Ok(Said { duty, patience, shapes, rows, log_filter: log.filter })
 }
 
 fn share(field: &'static str, value: Option<f64>, usual: f64) -> Result<f64, ContentError> {
@@ -114,6 +139,14 @@ fn share(field: &'static str, value: Option<f64>, usual: f64) -> Result<f64, Con
         None => Ok(usual),
         Some(value) if (0.0..=DutyShares::MOST).contains(&value) => Ok(value),
         Some(value) => Err(ContentError::Share { field, value }),
+    }
+}
+
+fn seconds(field: &'static str, value: Option<u64>, usual: Duration) -> Result<Duration, ContentError> {
+    match value {
+        None => Ok(usual),
+        Some(value) if value <= MOST_SECONDS => Ok(Duration::from_secs(value)),
+        Some(value) => Err(ContentError::Seconds { field, value }),
     }
 }
 
@@ -173,6 +206,7 @@ mod tests {
             ("[measure]\nmodels = ['qwen2.5-0.5b']\nrows = [0]", "rows"),
             ("[measure]\nformat = 'f8'", "f8"),
             ("[measur]\n", "measur"),
+            ("[measure]\nsettle_seconds = 5000", "measure.settle_seconds"),
             ("[log]\nfilter = 'fusiond=loud'", "log.filter"),
             ("{", "line"),
         ] {

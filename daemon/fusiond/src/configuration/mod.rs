@@ -17,6 +17,8 @@ mod files;
 mod load;
 mod watch;
 
+use std::time::Duration;
+
 use fusion_calibrations::shape::Shape;
 
 pub use load::{ConfigurationError, load};
@@ -43,6 +45,22 @@ impl Default for DutyShares {
     }
 }
 
+/// How long the planner waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// How long conditions must hold before anything is measured under them.
+    pub settle: Duration,
+    /// How long clients must have been idle.
+    pub quiet: Duration,
+}
+
+impl Default for Patience {
+    /// 30 s and 10 s.
+    fn default() -> Self {
+        Self { settle: Duration::from_secs(30), quiet: Duration::from_secs(10) }
+    }
+}
+
 /// A shape that the user wants calibrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
@@ -57,6 +75,8 @@ pub struct Wanted {
 pub struct Configuration {
     /// How much may be measured.
     pub duty: DutyShares,
+    /// How long the planner waits.
+    pub patience: Patience,
     /// What is kept calibrated, each shape once.
     pub wanted: Vec<Wanted>,
     /// What a checkpoint holds that can't be split, with the reason: "models/my-moe: 60 routed experts: ...".

@@ -151,6 +151,11 @@ impl Jobs {
         self.workshop.identity.subscribe()
     }
 
+    /// What runs and what ended, and every change of it.
+    pub fn board(&self) -> watch::Receiver<Board> {
+        self.board.subscribe()
+    }
+
     /// Every record that is stored from now on.
     pub fn commits(&self) -> broadcast::Receiver<Arc<Record>> {
         self.commits.subscribe()

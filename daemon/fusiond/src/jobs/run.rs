@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
     async fn measure(&mut self, index: usize, shape: Shape) -> Result<Measured, MeasureError> {
         let (machine, identity) = self.machine.as_mut().expect("a machine was just started");
         let workshop = &self.jobs.workshop;
-        let plan = plan(workshop, identity, shape);
+        let plan = plan(workshop, identity, shape, self.job.request.machine_ms);
         let events = &self.job.events;
         let progress = |calls, most_calls| {
             // Progress may be lost to a slow reader: the next one tells more.
@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
 
 /// What is known before a shape is measured. The search starts from this very shape by another engine or under other conditions, else from what the
 /// nearest knowledge predicts.
-fn plan(workshop: &Workshop, identity: &Identity, shape: Shape) -> Plan {
+fn plan(workshop: &Workshop, identity: &Identity, shape: Shape, machine_ms: f64) -> Plan {
     let records = workshop.table.of_chip(&identity.chip);
     let conditions = workshop.sensors.conditions();
     let rule = workshop.table.row_rule(&identity.chip);
@@ -179,5 +179,5 @@ fn plan(workshop: &Workshop, identity: &Identity, shape: Shape) -> Plan {
     let before = workshop.table.exact(identity, shape, conditions);
     let cliff_evidence =
         before.map(|record| points::cliff_evidence(&record.samples, shape)).unwrap_or_default();
-    Plan { shape, start, rule, cliff_evidence }
+    Plan { shape, start, rule, cliff_evidence, machine_ms }
 }

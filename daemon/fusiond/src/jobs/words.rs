@@ -31,6 +31,8 @@ pub struct JobRequest {
     pub shapes: Vec<Shape>,
     /// What to do with known ones.
     pub freshness: Freshness,
+    /// Machine time that each shape may take, in ms.
+    pub machine_ms: f64,
 }
 
 /// Why a job isn't accepted, or ended without doing its shapes.

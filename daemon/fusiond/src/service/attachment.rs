@@ -374,7 +374,10 @@ impl Parts {
         }
         let identity = self.jobs.identity().borrow().clone();
         let Some(Identity { chip, engine, .. }) = identity else { return Ok(()) };
-        let engine = member.introduction().engine.clone().unwrap_or(engine);
+        let own = member.introduction().engine.clone();
+        // The worker measures with its own engine only: what another one sees is no reason to.
+        let is_workers = own.as_ref().is_none_or(|own| *own == engine);
+        let engine = own.unwrap_or(engine);
         let conditions = self.sensors.conditions();
         let running = Running { chip: &chip, engine: &engine, conditions };
         let mut news = self.clients.conditions_changed(conditions);
@@ -386,6 +389,9 @@ impl Parts {
             // Only what the client said it runs is followed: what it may make the daemon remember is bounded by its hello.
             if member.introduction().layers.contains(&layer) {
                 news |= self.knowledge.observe(running, layer, &observation(split));
+                if is_workers && let Some((stored, live)) = self.knowledge.correction(running, layer) {
+                    self.recalibration.observed(layer, &stored, &live);
+                }
             }
         }
         member.observed(observations.splits.len() as u64);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use fusion_proto::v1::control_server::Control;
 use fusion_proto::{PROTOCOL, v1};
@@ -10,6 +11,8 @@ use tonic::{Request, Response, Status};
 use super::Parts;
 use crate::configuration;
 use crate::jobs::{Board, EndedJob, JobView};
+use crate::measure::unix_ms;
+use crate::planner::{Hold, Moment};
 use crate::store::Health;
 
 /// Looks at and steers the daemon.
@@ -57,9 +60,62 @@ impl Control for ControlService {
             }
         }
     }
+
+    async fn pause(&self, request: Request<v1::PauseRequest>) -> Result<Response<v1::PauseReply>, Status> {
+        let until = match request.into_inner().seconds {
+            0 => None,
+            seconds => {
+                let now = Moment::from_unix_ms(unix_ms(SystemTime::now()));
+                Some(now.after(Duration::from_secs(seconds)))
+            }
+        };
+        tracing::info!(?until, "paused");
+        self.0.recalibration.pause(until);
+        Ok(Response::new(v1::PauseReply { planner: Some(self.0.planner_status()) }))
+    }
+
+    async fn resume(&self, _: Request<v1::ResumeRequest>) -> Result<Response<v1::ResumeReply>, Status> {
+        tracing::info!("resumed");
+        self.0.recalibration.resume();
+        Ok(Response::new(v1::ResumeReply { planner: Some(self.0.planner_status()) }))
+    }
 }
 
 impl Parts {
+    fn planner_status(&self) -> v1::PlannerStatus {
+        let view = self.recalibration.view();
+        let (paused, until) = match self.recalibration.hold() {
+            Hold::Released => (false, None),
+            Hold::Paused { until } => (true, until),
+        };
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        v1::PlannerStatus {
+            decision: view.decision,
+            next_shape: view.next.map(|shape| shape.to_string()).unwrap_or_default(),
+            looks_again_at_unix_ms: view.until_unix_ms.unwrap_or(0),
+            credit_ms: view.credit_ms,
+            duty: view.duty,
+            wanted: number(view.wanted),
+            stale: view
+                .stale
+                .iter()
+                .map(|(shape, why)| v1::StaleShape { shape: shape.to_string(), reason: why.to_string() })
+                .collect(),
+            troubles: view
+                .troubles
+                .into_iter()
+                .map(|(subject, reason, times, retry_at_unix_ms)| v1::Trouble {
+                    subject,
+                    reason,
+                    times,
+                    retry_at_unix_ms,
+                })
+                .collect(),
+            paused,
+            paused_until_unix_ms: until.map_or(0, Moment::unix_ms),
+        }
+    }
+
     fn status(&self) -> v1::GetStatusReply {
         let identity = self.jobs.identity().borrow().clone();
         let counts = self.table.counts(identity.as_ref());
@@ -87,6 +143,7 @@ impl Parts {
             worker: Some(worker_state(&board)),
             draining: self.drain.is_cancelled(),
             clients: Some(self.clients_summary()),
+            planner: Some(self.planner_status()),
             configuration: Some(configuration_status(
                 &self.settings.configuration_directory,
                 &self.configuration.borrow(),

@@ -23,6 +23,7 @@ use crate::clients::Clients;
 use crate::configuration;
 use crate::gates::Gates;
 use crate::jobs::Jobs;
+use crate::recalibration::Recalibration;
 use crate::knowledge::Knowledge;
 use crate::sensors::Recent;
 use crate::settings::Settings;
@@ -55,6 +56,8 @@ pub struct Parts {
     pub configuration: watch::Receiver<configuration::Current>,
     /// Reads it anew.
     pub reloader: configuration::Reloader,
+    /// What measures without being asked.
+    pub recalibration: Arc<Recalibration>,
     /// The queue.
     pub jobs: Arc<Jobs>,
     /// The state of the machine.

@@ -1,0 +1,434 @@
+//! Asks the planner, and does what it says.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use fusion_calibrations::conditions::Conditions;
+use fusion_calibrations::lines::Lines;
+use fusion_calibrations::record::Record;
+use fusion_calibrations::shape::Shape;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
+
+use super::measuring_lock::MeasuringLock;
+use super::recent::{self, Recent};
+use super::wants::Served;
+use super::{View, now, state_file};
+use crate::clients::Activity;
+use crate::configuration;
+use crate::jobs::{Board, Freshness, JobError, JobEvent, JobHandle, JobRequest};
+use crate::planner::{
+    self, Cause, ClientActivity, Decision, Inputs, Interest, Job, Load, Lock, Moment, Policy, Share, Subject,
+    Want, WorkerState,
+};
+use crate::sensors::Observed;
+use crate::service::Parts;
+use crate::table::Identity;
+
+/// Clocks that disagree by more than this mean that the machine slept, or that the clock was set.
+const CLOCK_GAP: Duration = Duration::from_millis(500);
+/// Nothing is decided sooner after a decision: a storm of changes is one change.
+const BREATH: Duration = Duration::from_millis(20);
+
+/// Keeps what is wanted known until the daemon drains.
+pub async fn run(parts: Arc<Parts>, lock_path: PathBuf) {
+    let mut driver = Driver {
+        changes: Changes::of(&parts),
+        parts,
+        lock_path,
+        lock: None,
+        recent: Recent::default(),
+        clocks: Clocks::now(),
+        rested_since: None,
+        identity: None,
+        served: HashMap::new(),
+    };
+    let drain = driver.parts.drain.clone();
+    tokio::select! {
+        () = driver.work() => {}
+        () = drain.cancelled() => {}
+    }
+    driver.keep_budget();
+}
+
+struct Driver {
+    parts: Arc<Parts>,
+    changes: Changes,
+    lock_path: PathBuf,
+    lock: Option<MeasuringLock>,
+    recent: Recent,
+    clocks: Clocks,
+    /// When the last busy client turned idle.
+    rested_since: Option<Moment>,
+    identity: Option<Identity>,
+    /// The lines that were served when the planner was last asked.
+    served: HashMap<Shape, Lines>,
+}
+
+/// What came of a planned job.
+enum End {
+    Measured { machine_ms: f64 },
+    Failed(Subject, String),
+    Interrupted,
+}
+
+impl Driver {
+    async fn work(&mut self) {
+        loop {
+            self.look();
+            let (decision, view) = self.ask();
+            self.parts.recalibration.view.send_replace(view);
+            match decision {
+                Decision::Run(job) => self.measure(&job).await,
+                Decision::NotNow { until, .. } => {
+                    // A commit was another's; what it changes is what is served.
+                    if let Some(record) = self.changes.wait(until).await {
+                        self.committed(&record);
+                    }
+                    tokio::time::sleep(BREATH).await;
+                }
+            }
+        }
+    }
+
+    /// Tells the planner what changed.
+    fn look(&mut self) {
+        let observed = self.parts.sensors.recent();
+        let (recalibration, at) = (Arc::clone(&self.parts.recalibration), now());
+        let mut planner = recalibration.planner();
+        if self.clocks.jumped() {
+            tracing::info!("the machine slept, or the clock was set");
+            planner.clock_jumped(at);
+        }
+        let wanted = policy(&self.parts.configuration.borrow().configuration);
+        if *planner.policy() != wanted {
+            planner.set_policy(at, wanted);
+        }
+        planner.see(at, observed.conditions());
+        let identity = self.parts.jobs.identity().borrow().clone();
+        if let (Some(before), Some(is)) = (&self.identity, &identity)
+            && before.engine != is.engine
+        {
+            planner.engine_changed();
+        }
+        self.identity = identity;
+    }
+
+    fn ask(&mut self) -> (Decision, View) {
+        let (at, observed) = (now(), self.parts.sensors.last());
+        let clients = self.clients(at);
+        let wants = self.wants(at, observed.conditions());
+        let inputs = Inputs {
+            now: at,
+            clients,
+            load: load(&observed),
+            available_memory_bytes: observed.readings.available_memory_bytes,
+            lock: self.lock(),
+            worker: if self.changes.board.borrow().running.is_some() {
+                WorkerState::Measuring
+            } else {
+                WorkerState::Free
+            },
+            hold: self.parts.recalibration.hold(),
+            wants: &wants,
+        };
+        let decision = self.parts.recalibration.planner().decide(&inputs);
+        self.served =
+            wants.iter().filter_map(|want| Some((want.shape, want.known.lines()?))).collect();
+        let view = self.view(at, &decision, &wants);
+        (decision, view)
+    }
+
+    fn clients(&mut self, at: Moment) -> ClientActivity {
+        let attached = self.parts.clients.list();
+        for (_, client) in &attached {
+            self.recent.see(&client.introduction, at);
+        }
+        let mut busy = attached.iter().filter(|(_, client)| client.activity == Activity::Busy);
+        match busy.next() {
+            Some((_, client)) => {
+                self.rested_since = Some(at);
+                ClientActivity::Busy { pid: client.introduction.pid, others: busy.count() }
+            }
+            None => ClientActivity::Idle { since: self.rested_since },
+        }
+    }
+
+    fn wants(&mut self, at: Moment, conditions: Conditions) -> Vec<Want> {
+        let Some(identity) = &self.identity else { return Vec::new() };
+        let table = &self.parts.table;
+        let (records, rule) = (table.of_chip(&identity.chip), table.row_rule(&identity.chip));
+        let served = Served { identity, records: &records, rule: &rule, conditions };
+        let attached = self.parts.clients.list();
+        let attached = attached
+            .iter()
+            .flat_map(|(_, client)| recent::shapes(&client.introduction))
+            .map(|shape| (shape, Interest::Attached));
+        let configuration = Arc::clone(&self.parts.configuration.borrow().configuration);
+        let configured = configuration.wanted.iter().map(|wanted| (wanted.shape, Interest::Configured));
+        let recent = self.recent.shapes(at).map(|shape| (shape, Interest::Recent));
+        served.wants(attached.chain(recent).chain(configured))
+    }
+
+    /// Held from the first question on; asked for anew as long as another daemon has it.
+    fn lock(&mut self) -> Lock {
+        if self.lock.is_none() {
+            match MeasuringLock::try_acquire(&self.lock_path) {
+                Ok(lock) => self.lock = lock,
+                Err(error) => {
+                    return Lock::Elsewhere(Some(format!("{}: {error}", self.lock_path.display())));
+                }
+            }
+        }
+        if self.lock.is_some() { Lock::Held } else { Lock::Elsewhere(None) }
+    }
+
+    fn view(&self, at: Moment, decision: &Decision, wants: &[Want]) -> View {
+        let planner = self.parts.recalibration.planner();
+        let stale: Vec<_> = wants
+            .iter()
+            .filter_map(|want| match planner.freshness(at, want.shape, &want.known) {
+                planner::Freshness::Stale(why) => Some((want.shape, why)),
+                planner::Freshness::Until(_) => None,
+            })
+            .collect();
+        let troubles = planner.troubles().map(|(subject, trouble)| {
+            let why = match &trouble.cause {
+                Cause::Failed(reason) => reason.clone(),
+                Cause::Interrupted => "interrupted".to_owned(),
+            };
+            (subject.to_string(), why, trouble.in_a_row, trouble.retry(at).unix_ms())
+        });
+        let (next, until) = match decision {
+            Decision::Run(job) => (Some(job.shape), None),
+            Decision::NotNow { until, .. } => (stale.first().map(|(shape, _)| *shape), *until),
+        };
+        let conditions = self.parts.sensors.last().conditions();
+        View {
+            decision: decision.to_string(),
+            next,
+            until_unix_ms: until.map(Moment::unix_ms),
+            credit_ms: planner.credit_ms(at),
+            duty: planner.policy().duty(conditions).get(),
+            wanted: wants.len(),
+            troubles: troubles.collect(),
+            stale,
+        }
+    }
+
+    async fn measure(&mut self, job: &Job) {
+        tracing::info!(%job, "recalibration");
+        let recalibration = Arc::clone(&self.parts.recalibration);
+        {
+            let mut planner = recalibration.planner();
+            planner.started(job);
+            let during = planner.state_during(now(), job);
+            drop(planner);
+            self.keep(&during);
+        }
+        let begun = Instant::now();
+        let end = self.job(job).await;
+        let allowed_ms = job.allowance_ms;
+        let spent_ms = match &end {
+            End::Measured { machine_ms } => *machine_ms,
+            // Nobody says what an ended worker spent; it had no more than this.
+            End::Failed(..) | End::Interrupted => (begun.elapsed().as_secs_f64() * 1e3).min(allowed_ms),
+        };
+        {
+            let mut planner = recalibration.planner();
+            planner.spent(now(), spent_ms);
+            match end {
+                End::Measured { .. } => {}
+                End::Failed(subject, reason) => planner.failed(now(), subject, Cause::Failed(reason)),
+                End::Interrupted => planner.failed(now(), Subject::Shape(job.shape), Cause::Interrupted),
+            }
+        }
+        self.keep_budget();
+    }
+
+    /// One shape, until it is done or something ends it.
+    async fn job(&mut self, job: &Job) -> End {
+        let request = JobRequest {
+            title: "recalibration".to_owned(),
+            shapes: vec![job.shape],
+            freshness: Freshness::Remeasure,
+            machine_ms: job.allowance_ms,
+        };
+        let handle = match self.parts.jobs.submit(request) {
+            Ok(handle) => handle,
+            Err(error) => return End::Failed(Subject::Shape(job.shape), error.to_string()),
+        };
+        let recalibration = Arc::clone(&self.parts.recalibration);
+        let (mut conditions, mut hold) = (self.parts.sensors.subscribe(), recalibration.hold.subscribe());
+        let mut busy = self.parts.clients.busy();
+        let interrupted = async {
+            tokio::select! {
+                _ = busy.wait_for(|busy| *busy > 0) => {}
+                _ = conditions.wait_for(|observed: &Observed| observed.conditions() != job.conditions) => {}
+                _ = hold.wait_for(|hold| *hold != planner::Hold::Released) => {}
+            }
+        };
+        let end = tokio::select! {
+            biased;
+            () = interrupted => End::Interrupted,
+            end = follow(handle, job.shape) => end,
+        };
+        match end {
+            End::Measured { machine_ms } => {
+                // Its own commit is among them.
+                while let Some(record) = self.changes.commit_that_waits() {
+                    self.committed(&record);
+                }
+                End::Measured { machine_ms }
+            }
+            end => end,
+        }
+    }
+
+    /// A shape was measured and stored, for whomever.
+    fn committed(&mut self, record: &Record) {
+        let estimate = &record.estimate;
+        let before = self.served.get(&estimate.shape);
+        let mut planner = self.parts.recalibration.planner();
+        planner.measured(estimate.shape, estimate.conditions, before, estimate.lines.as_ref());
+    }
+
+    fn keep_budget(&self) {
+        let state = self.parts.recalibration.planner().state(now());
+        self.keep(&state);
+    }
+
+    fn keep(&self, state: &planner::PlannerState) {
+        if let Err(error) = state_file::write(&self.parts.settings.state_directory, state) {
+            tracing::warn!("the planner's budget can't be kept: {error}");
+        }
+    }
+}
+
+/// What a job says until its end.
+async fn follow(mut handle: JobHandle, shape: Shape) -> End {
+    let mut failure = None;
+    while let Some(event) = handle.events.recv().await {
+        match event {
+            Ok(JobEvent::ShapeFailed { reason, .. }) => failure = Some(reason),
+            Ok(JobEvent::Finished(tally)) => {
+                return match failure {
+                    Some(reason) => End::Failed(Subject::Shape(shape), reason),
+                    None => End::Measured { machine_ms: tally.machine_ms },
+                };
+            }
+            Ok(_) => {}
+            Err(JobError::Cancelled | JobError::Draining) => return End::Interrupted,
+            Err(error @ (JobError::NoWorker(_) | JobError::WorkersDie(_))) => {
+                return End::Failed(Subject::Worker, error.to_string());
+            }
+            Err(error) => return End::Failed(Subject::Shape(shape), error.to_string()),
+        }
+    }
+    End::Interrupted
+}
+
+fn policy(configuration: &configuration::Configuration) -> Policy {
+    let share = |value| Share::new(value).unwrap_or(Share::NONE);
+    Policy {
+        duty_on_ac: share(configuration.duty.on_ac),
+        duty_on_battery: share(configuration.duty.on_battery),
+        dwell: configuration.patience.settle,
+        quiet: configuration.patience.quiet,
+        ..Policy::default()
+    }
+}
+
+fn load(observed: &Observed) -> Load {
+    Load { cpu: observed.readings.cpu_pressure, gpu: observed.readings.gpu_busy }
+}
+
+/// Tells when the clocks part.
+struct Clocks {
+    monotonic: Instant,
+    wall: SystemTime,
+}
+
+impl Clocks {
+    fn now() -> Self {
+        Self { monotonic: Instant::now(), wall: SystemTime::now() }
+    }
+
+    /// Whether they parted since the last question.
+    fn jumped(&mut self) -> bool {
+        let before = std::mem::replace(self, Self::now());
+        let passed = self.monotonic.duration_since(before.monotonic);
+        match self.wall.duration_since(before.wall) {
+            Ok(wall) => wall.abs_diff(passed) > CLOCK_GAP,
+            Err(_) => true,
+        }
+    }
+}
+
+/// Everything whose change may change a decision.
+struct Changes {
+    busy: watch::Receiver<usize>,
+    population: watch::Receiver<u64>,
+    revision: watch::Receiver<u64>,
+    observed: watch::Receiver<Observed>,
+    configuration: watch::Receiver<configuration::Current>,
+    identity: watch::Receiver<Option<Identity>>,
+    hold: watch::Receiver<planner::Hold>,
+    board: watch::Receiver<Board>,
+    commits: broadcast::Receiver<Arc<Record>>,
+}
+
+impl Changes {
+    fn of(parts: &Parts) -> Self {
+        Self {
+            busy: parts.clients.busy(),
+            population: parts.clients.population(),
+            revision: parts.clients.revision(),
+            observed: parts.sensors.subscribe(),
+            configuration: parts.configuration.clone(),
+            identity: parts.jobs.identity(),
+            hold: parts.recalibration.hold.subscribe(),
+            board: parts.jobs.board(),
+            commits: parts.jobs.commits(),
+        }
+    }
+
+    /// Waits for the first change, or for `until`; with the record, if it is a commit.
+    async fn wait(&mut self, until: Option<Moment>) -> Option<Arc<Record>> {
+        let timer = async {
+            match until {
+                Some(until) => tokio::time::sleep(until.since(now())).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = timer => None,
+            _ = self.busy.changed() => None,
+            _ = self.population.changed() => None,
+            _ = self.revision.changed() => None,
+            _ = self.observed.changed() => None,
+            _ = self.configuration.changed() => None,
+            _ = self.identity.changed() => None,
+            _ = self.hold.changed() => None,
+            _ = self.board.changed() => None,
+            commit = self.commits.recv() => match commit {
+                Ok(record) => Some(record),
+                // The table has them all.
+                Err(RecvError::Lagged(_)) => None,
+                Err(RecvError::Closed) => std::future::pending().await,
+            },
+        }
+    }
+
+    fn commit_that_waits(&mut self) -> Option<Arc<Record>> {
+        loop {
+            match self.commits.try_recv() {
+                Ok(record) => return Some(record),
+                Err(broadcast::error::TryRecvError::Lagged(_)) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+}

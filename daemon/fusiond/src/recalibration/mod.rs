@@ -1,0 +1,119 @@
+//! Recalibration: keeps what is wanted known, when the planner allows it.
+//!
+//! ```text
+//! clients, configuration --> wants --+
+//! sensors, clocks, lock, pause ------+--> planner --Run--> jobs (one shape, cancelled when a client turns busy)
+//!            ^                             |                  |
+//!            +---- something changed ------+ NotNow           +--> what it spent, and what came of it
+//! ```
+//!
+//! The [planner](crate::planner) decides; here it is asked, told, and obeyed. One task; it sleeps until something that a decision rests on
+//! changes, or until the moment that the planner named.
+
+mod driver;
+mod measuring_lock;
+mod recent;
+mod state_file;
+mod wants;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::SystemTime;
+
+use fusion_calibrations::conditions::Conditions;
+use fusion_calibrations::lines::Lines;
+use fusion_calibrations::shape::{Layer, Shape};
+use tokio::sync::watch;
+
+use crate::measure::unix_ms;
+use crate::planner::{Freshness, Hold, Known, Moment, Planner, Policy, Staleness};
+
+pub use driver::run;
+pub use measuring_lock::default_path as default_measuring_lock;
+
+/// The planner of this machine, with the budget that was kept in `state_directory`.
+pub fn planner(state_directory: &Path, policy: Policy, conditions: Conditions) -> Planner {
+    Planner::new(policy, state_file::read(state_directory), now(), conditions)
+}
+
+/// What the planner does, for people.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct View {
+    /// What it decided last, in words.
+    pub decision: String,
+    /// The shape that is measured, or comes next; `None` if nothing is due.
+    pub next: Option<Shape>,
+    /// When it looks again, in ms since 1970 (UTC), if it named a moment.
+    pub until_unix_ms: Option<u64>,
+    /// Machine time that may be spent, in ms.
+    pub credit_ms: f64,
+    /// Share of wall time that may be spent under the present conditions.
+    pub duty: f64,
+    /// Shapes that are wanted.
+    pub wanted: usize,
+    /// Those that are stale, with the reason.
+    pub stale: Vec<(Shape, Staleness)>,
+    /// What keeps failing: what, why, how often in a row, and when it is tried again in ms since 1970 (UTC).
+    pub troubles: Vec<(String, String, u32, u64)>,
+}
+
+/// The planner, as the rest of the daemon sees it.
+#[derive(Debug)]
+pub struct Recalibration {
+    planner: Mutex<Planner>,
+    hold: watch::Sender<Hold>,
+    view: watch::Sender<View>,
+}
+
+impl Recalibration {
+    /// Around a planner.
+    pub fn new(planner: Planner) -> Arc<Self> {
+        Arc::new(Self {
+            planner: Mutex::new(planner),
+            hold: watch::Sender::new(Hold::Released),
+            view: watch::Sender::default(),
+        })
+    }
+
+    /// Measures nothing by itself until `until`, or until resumed. A job that runs is ended.
+    pub fn pause(&self, until: Option<Moment>) {
+        self.hold.send_replace(Hold::Paused { until });
+    }
+
+    /// Goes on.
+    pub fn resume(&self) {
+        self.hold.send_replace(Hold::Released);
+    }
+
+    /// Whether it is paused.
+    pub fn hold(&self) -> Hold {
+        *self.hold.borrow()
+    }
+
+    /// What it does.
+    pub fn view(&self) -> View {
+        let credit_ms = self.planner().credit_ms(now());
+        View { credit_ms, ..self.view.borrow().clone() }
+    }
+
+    /// Why what is served for a shape is stale; `None` if it isn't.
+    pub fn staleness(&self, shape: Shape, known: &Known) -> Option<Staleness> {
+        match self.planner().freshness(now(), shape, known) {
+            Freshness::Stale(why) => Some(why),
+            Freshness::Until(_) => None,
+        }
+    }
+
+    /// A client's calls moved a layer's live lines away from the stored ones.
+    pub fn observed(&self, layer: Layer, stored: &Lines, live: &Lines) {
+        self.planner().observed(now(), layer, stored, live);
+    }
+
+    fn planner(&self) -> MutexGuard<'_, Planner> {
+        self.planner.lock().expect("no holder of this lock panics")
+    }
+}
+
+fn now() -> Moment {
+    Moment::from_unix_ms(unix_ms(SystemTime::now()))
+}
