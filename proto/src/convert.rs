@@ -1,5 +1,7 @@
 //! Between the wire's messages and the domain's types.
 
+use std::fmt;
+
 use fusion_calibrations::chip::Chip;
 use fusion_calibrations::conditions::{Conditions, LowPowerMode, Memory, Power, Thermal};
 use fusion_calibrations::engine::Engine;
@@ -33,6 +35,13 @@ pub enum WireError {
     /// A shape that can't be.
     #[error("{0}")]
     Shape(#[from] ShapeError),
+}
+
+impl WireError {
+    /// A field that holds what can't be.
+    pub fn impossible(field: &'static str, value: &dyn fmt::Display) -> Self {
+        Self::Impossible { field, value: value.to_string() }
+    }
 }
 
 impl From<Shape> for v1::Shape {

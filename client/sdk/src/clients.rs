@@ -58,12 +58,8 @@ pub struct ServedLayer {
     pub stale_reason: Option<String>,
 }
 
-fn impossible(field: &'static str, value: impl ToString) -> WireError {
-    WireError::Impossible { field, value: value.to_string() }
-}
-
 fn source(wire: v1::Source, value: i32) -> Result<Source, WireError> {
-    wire.known().ok_or_else(|| impossible("source", value))
+    wire.known().ok_or_else(|| WireError::impossible("source", &value))
 }
 
 impl TryFrom<&v1::ClientStatus> for AttachedClient {
@@ -73,17 +69,20 @@ impl TryFrom<&v1::ClientStatus> for AttachedClient {
         let activity = match wire.activity() {
             v1::ActivityState::Idle => ClientActivity::Idle,
             v1::ActivityState::Busy => ClientActivity::Busy,
-            v1::ActivityState::Unspecified => return Err(impossible("activity", wire.activity)),
+            v1::ActivityState::Unspecified => return Err(WireError::impossible("activity", &wire.activity)),
         };
         if !wire.saved_ms.is_finite() {
-            return Err(impossible("saved_ms", wire.saved_ms));
+            return Err(WireError::impossible("saved_ms", &wire.saved_ms));
         }
         let sources =
             wire.sources.iter().map(|known| Ok((source(known.source(), known.source)?, known.layers)));
         let sources = sources.collect::<Result<Vec<(Source, u32)>, WireError>>()?;
         let answered: u64 = sources.iter().map(|(_, layers)| u64::from(*layers)).sum();
         if !sources.is_empty() && answered != u64::from(wire.layers) {
-            return Err(impossible("sources", format!("those of {answered} out of {} layers", wire.layers)));
+            return Err(WireError::impossible(
+                "sources",
+                &format_args!("those of {answered} out of {} layers", wire.layers),
+            ));
         }
         Ok(Self {
             number: wire.number,

@@ -62,7 +62,7 @@ impl RowRange {
 
     /// The range of a bucket's number; below 4 rows some numbers hold no rows.
     fn numbered(number: u32) -> Result<Self, WireError> {
-        let impossible = || WireError::Impossible { field: "bucket", value: number.to_string() };
+        let impossible = || WireError::impossible("bucket", &number);
         let known = bucket(number).ok_or_else(impossible)?;
         if Bucket::of(known.first_rows()) != known {
             return Err(impossible());
@@ -208,13 +208,15 @@ fn region(state: &v1::GateState, wire: &v1::GateRegion) -> Result<GateRegion, Wi
 
 /// The conversion leaves out what can't be, since a gate that knows less runs stock; a person is told.
 fn possible(wire: &v1::GateArm) -> Result<(), WireError> {
-    let impossible =
-        |field, value: &dyn fmt::Debug| WireError::Impossible { field, value: format!("{value:?}") };
-    if wire.retry_at_ms.is_nan() || wire.updated_at_ms.is_nan() {
-        return Err(impossible("retry_at_ms", &f64::NAN));
+    for (field, ms) in [("retry_at_ms", wire.retry_at_ms), ("updated_at_ms", wire.updated_at_ms)] {
+        if ms.is_nan() {
+            return Err(WireError::impossible(field, &ms));
+        }
     }
     match &wire.level {
-        Some(level) if ArmState::from(wire).level.is_none() => Err(impossible("level", level)),
+        Some(level) if ArmState::from(wire).level.is_none() => {
+            Err(WireError::impossible("level", &format_args!("{level:?}")))
+        }
         _ => Ok(()),
     }
 }
@@ -224,7 +226,7 @@ fn lock(wire: &v1::GateLock) -> Result<GateLock, WireError> {
     Ok(GateLock {
         workload: wire.workload.clone(),
         rows: wire.bucket.map(RowRange::numbered).transpose()?,
-        arm: arm.ok_or_else(|| WireError::Impossible { field: "arm", value: wire.arm.to_string() })?,
+        arm: arm.ok_or_else(|| WireError::impossible("arm", &wire.arm))?,
     })
 }
 

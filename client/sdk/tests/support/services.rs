@@ -167,7 +167,15 @@ impl Control for Service {
             worker: Some(ok("")),
             draining: false,
             clients: self.script.summary,
+            configuration: None,
         }))
+    }
+
+    async fn reload_configuration(
+        &self,
+        _: Request<v1::ReloadConfigurationRequest>,
+    ) -> Result<Response<v1::ReloadConfigurationReply>, Status> {
+        Err(Status::unimplemented("a script has no configuration"))
     }
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainReply>, Status> {
