@@ -1,10 +1,13 @@
 //! Between the wire's messages and the domain's types.
 
+use std::fmt;
+
 use fusion_calibrations::chip::Chip;
 use fusion_calibrations::conditions::{Conditions, LowPowerMode, Memory, Power, Thermal};
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::estimate::{Estimate, Provenance, StaleReason};
 use fusion_calibrations::lines::Lines;
+use fusion_calibrations::lookup::Source;
 use fusion_calibrations::rows::{Cliff, RowRule};
 use fusion_calibrations::sample::{Sample, Unit};
 use fusion_calibrations::shape::{Layer, Layout, Shape, ShapeError};
@@ -21,9 +24,24 @@ pub enum WireError {
         /// Its name.
         field: &'static str,
     },
+    /// A field with a value that can't be.
+    #[error("the field '{field}' can't be {value}")]
+    Impossible {
+        /// Its name.
+        field: &'static str,
+        /// What it holds.
+        value: String,
+    },
     /// A shape that can't be.
     #[error("{0}")]
     Shape(#[from] ShapeError),
+}
+
+impl WireError {
+    /// A field that holds what can't be.
+    pub fn impossible(field: &'static str, value: &dyn fmt::Display) -> Self {
+        Self::Impossible { field, value: value.to_string() }
+    }
 }
 
 impl From<Shape> for v1::Shape {
@@ -216,6 +234,34 @@ impl From<Provenance> for v1::Provenance {
     }
 }
 
+impl From<Source> for v1::Source {
+    fn from(source: Source) -> Self {
+        match source {
+            Source::Exact => Self::Exact,
+            Source::OtherConditions => Self::OtherConditions,
+            Source::OtherRows => Self::OtherRows,
+            Source::OtherEngine => Self::OtherEngine,
+            Source::ChipPrior => Self::ChipPrior,
+            Source::None => Self::None,
+        }
+    }
+}
+
+impl v1::Source {
+    /// The source; `None` for a word that this version doesn't know.
+    pub fn known(self) -> Option<Source> {
+        match self {
+            Self::Unspecified => None,
+            Self::Exact => Some(Source::Exact),
+            Self::OtherConditions => Some(Source::OtherConditions),
+            Self::OtherRows => Some(Source::OtherRows),
+            Self::OtherEngine => Some(Source::OtherEngine),
+            Self::ChipPrior => Some(Source::ChipPrior),
+            Self::None => Some(Source::None),
+        }
+    }
+}
+
 /// An estimate for the wire, with the identity it belongs to.
 pub fn estimate(
     estimate: &Estimate,
@@ -281,6 +327,20 @@ mod tests {
         let layer = v1::Layer { inputs: 0, outputs: 1, format: "f32".to_owned(), layout: String::new() };
         let error = Shape::try_from(&v1::Shape { rows: 5, layer: Some(layer) }).unwrap_err();
         assert!(error.to_string().contains("inputs is 0"), "{error}");
+    }
+
+    #[test]
+    fn sources_survive_the_wire() {
+        let all = [
+            Source::Exact,
+            Source::OtherConditions,
+            Source::OtherRows,
+            Source::OtherEngine,
+            Source::ChipPrior,
+            Source::None,
+        ];
+        assert_eq!(all.map(|source| v1::Source::from(source).known()), all.map(Some));
+        assert_eq!(v1::Source::Unspecified.known(), None);
     }
 
     #[test]

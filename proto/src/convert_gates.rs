@@ -95,16 +95,22 @@ impl TryFrom<&v1::GateRegion> for RegionState {
     type Error = WireError;
 
     fn try_from(wire: &v1::GateRegion) -> Result<Self, WireError> {
-        let missing = |field| WireError::Missing { field };
-        if wire.workload.is_empty() || wire.workload.len() > MAX_WORKLOAD_BYTES {
-            return Err(missing("workload"));
+        if wire.workload.is_empty() {
+            return Err(WireError::Missing { field: "workload" });
+        }
+        if wire.workload.len() > MAX_WORKLOAD_BYTES {
+            return Err(WireError::impossible(
+                "workload",
+                &format_args!("a name of {} bytes", wire.workload.len()),
+            ));
         }
         let key = RegionKey {
             workload: wire.workload.clone(),
-            bucket: bucket(wire.bucket).ok_or(missing("bucket"))?,
+            bucket: bucket(wire.bucket).ok_or_else(|| WireError::impossible("bucket", &wire.bucket))?,
             conditions: wire.conditions.as_ref().map(Conditions::from).unwrap_or_default(),
         };
-        let standing = wire.standing().known().ok_or(missing("standing"))?;
+        let standing =
+            wire.standing().known().ok_or_else(|| WireError::impossible("standing", &wire.standing))?;
         let mut arms = [ArmState::default(); 3];
         for state in &wire.arms {
             if let Some(arm) = state.arm().known() {

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use fusion_calibrations::gate::Arm;
 use fusion_calibrations::shape::{Layout, WeightFormat};
+use fusion_client::{GateScope, RowRange, WorkloadName};
 
 use crate::exit;
 
@@ -14,6 +16,8 @@ Examples:
   fusionctl calibrate qwen2.5-0.5b --rows 512
   fusionctl ratios get 512x896x4864
   fusionctl ratios list --json | jq '.ratios[].ratio'
+  fusionctl clients
+  fusionctl gates list
 
 ";
 
@@ -78,6 +82,16 @@ Ctrl-C cancels; what was measured by then is kept. Exits with 1 if a shape can't
     /// Show what is known about ratios; measures nothing
     #[command(subcommand)]
     Ratios(Ratios),
+    /// Show and steer the gates: which way of running a workload stands, and why
+    #[command(subcommand)]
+    Gates(Gates),
+    /// Show who is attached: busy or idle, where the ratios of its layers come from, and the time saved
+    #[command(after_help = "\
+Examples:
+  fusionctl clients
+  fusionctl clients --layers                          each layer, and what answers for it
+  fusionctl clients --json | jq '.clients[].saved_ms'")]
+    Clients(Clients),
     /// Show the models whose layers are built in; needs no daemon
     #[command(subcommand)]
     Models(Models),
@@ -175,6 +189,103 @@ pub(crate) struct OneShape {
     pub(crate) shape: String,
     #[command(flatten)]
     pub(crate) weights: Weights,
+}
+
+/// Whom to show.
+#[derive(Debug, Args)]
+pub(crate) struct Clients {
+    /// Show each client's layers, too
+    #[arg(long)]
+    pub(crate) layers: bool,
+}
+
+/// The gates of all attached processes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Gates {
+    /// Every region that is known: its rows, the arm that stands, what each arm takes, and locks
+    #[command(
+        after_help = "Examples:\n  fusionctl gates list\n  fusionctl gates list 'llama prefill' --json"
+    )]
+    List {
+        /// Only this workload
+        #[arg(value_name = "WORKLOAD", value_parser = str::parse::<WorkloadName>)]
+        workload: Option<WorkloadName>,
+    },
+    /// Everything that is known of a workload, in words: each arm, and why the one that stands does
+    #[command(after_help = "Example:\n  fusionctl gates show 'llama prefill' --rows 2048")]
+    Show(GateCalls),
+    /// Forget what was learned of a workload, here and in every attached process; asks first
+    #[command(after_help = "\
+Examples:
+  fusionctl gates reset 'llama prefill'
+  fusionctl gates reset 'llama prefill' --rows 2048 --yes
+
+What its first exploring calls cost stays remembered: they are not free again.")]
+    Reset {
+        #[command(flatten)]
+        calls: GateCalls,
+        /// Don't ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Decide for the gates: always this arm, until it is unlocked
+    #[command(after_help = "\
+Examples:
+  fusionctl gates lock 'llama prefill' eager
+  fusionctl gates lock 'llama prefill' split --rows 2048
+
+A lock for all rows replaces those for some. A process that can't run the arm goes on as before.")]
+    Lock {
+        #[command(flatten)]
+        calls: GateCalls,
+        /// How its calls are executed
+        arm: ArmWord,
+    },
+    /// Let the gates decide again
+    #[command(after_help = "\
+Example:
+  fusionctl gates unlock 'llama prefill'
+
+Without --rows every lock of the workload goes.")]
+    Unlock(GateCalls),
+}
+
+/// Calls of a workload.
+#[derive(Debug, Args)]
+pub(crate) struct GateCalls {
+    /// The workload, as 'fusionctl gates list' names it
+    #[arg(value_name = "WORKLOAD", value_parser = str::parse::<WorkloadName>)]
+    workload: WorkloadName,
+    /// Only calls of about so many rows: those that share a region with N [default: all rows]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rows: Option<u32>,
+}
+
+impl GateCalls {
+    pub(crate) fn scope(&self) -> GateScope {
+        GateScope { workload: self.workload.clone(), rows: self.rows.map(RowRange::around) }
+    }
+}
+
+/// An arm.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ArmWord {
+    /// Rows split between both units
+    Split,
+    /// Stock, through the framework's compiler
+    Compiled,
+    /// Stock, as written
+    Eager,
+}
+
+impl From<ArmWord> for Arm {
+    fn from(word: ArmWord) -> Self {
+        match word {
+            ArmWord::Split => Self::Split,
+            ArmWord::Compiled => Self::Compiled,
+            ArmWord::Eager => Self::Eager,
+        }
+    }
 }
 
 /// The built-in models.

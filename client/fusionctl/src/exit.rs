@@ -37,7 +37,7 @@ pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
   1    at least one shape could not be calibrated, or the probe failed
-  2    wrong usage: unknown command, model, shape or format
+  2    wrong usage: unknown command, model, shape, format, workload or arm; or there is no terminal to ask on
   65   the daemon refused the content of the request, the store has faults, or there is nothing to draw
   69   the daemon is not running, or does not answer
   70   internal error
@@ -67,7 +67,7 @@ impl From<&ClientError> for Exit {
             | ClientError::Cancelled(_)
             | ClientError::Draining { .. } => Self::Busy,
             ClientError::Socket { .. } | ClientError::AlreadyExists(_) | ClientError::Store(_) => Self::Io,
-            ClientError::Other { .. } => Self::Internal,
+            ClientError::Nonsense(_) | ClientError::Other { .. } => Self::Internal,
         }
     }
 }

@@ -34,7 +34,7 @@ fn json() {
     let directory = support::directory();
     let file = directory.path().join("ratio.svg");
     let file = file.to_str().unwrap();
-    let cases: [(&str, &[&str]); 12] = [
+    let cases: [(&str, &[&str]); 19] = [
         ("status.json", &["status"]),
         ("calibrate.json", &["calibrate", "qwen2.5-0.5b"]),
         ("ratios-list.json", &["ratios", "list"]),
@@ -42,6 +42,13 @@ fn json() {
         ("ratios-get-unknown.json", &["ratios", "get", "1x2x3", "--format", "q4/64", "--layout", "kn"]),
         ("ratios-explain.json", &["ratios", "explain", "512x896x896"]),
         ("ratios-plot.json", &["ratios", "plot", "512x896x896", "-o", file]),
+        ("gates-list.json", &["gates", "list"]),
+        ("gates-show.json", &["gates", "show", "a prefill", "--rows", "600"]),
+        ("gates-reset.json", &["gates", "reset", "a prefill", "--yes"]),
+        ("gates-lock.json", &["gates", "lock", "a prefill", "eager", "--rows", "600"]),
+        ("gates-unlock.json", &["gates", "unlock", "a block"]),
+        ("clients.json", &["clients"]),
+        ("clients-layers.json", &["clients", "--layers"]),
         ("models-show.json", &["models", "show", "qwen2.5-0.5b"]),
         ("store-verify.json", &["store", "verify"]),
         ("store-rebuild.json", &["store", "rebuild", "--yes"]),
@@ -60,7 +67,7 @@ fn json() {
 #[test]
 fn text() {
     let fake = fake();
-    let cases: [(&str, u16, &[&str]); 11] = [
+    let cases: [(&str, u16, &[&str]); 18] = [
         ("calibrate-80.txt", 80, &["calibrate", "qwen2.5-0.5b"]),
         ("calibrate-120.txt", 120, &["calibrate", "qwen2.5-0.5b"]),
         ("ratios-list-80.txt", 80, &["ratios", "list"]),
@@ -68,6 +75,13 @@ fn text() {
         ("ratios-get.txt", 120, &["ratios", "get", "512x896x4864"]),
         ("ratios-explain-120.txt", 120, &["ratios", "explain", "512x896x4864"]),
         ("ratios-explain-80.txt", 80, &["ratios", "explain", "512x896x4864"]),
+        ("gates-list-80.txt", 80, &["gates", "list"]),
+        ("gates-list-120.txt", 120, &["gates", "list"]),
+        ("gates-show-80.txt", 80, &["gates", "show", "a prefill"]),
+        ("gates-show-120.txt", 120, &["gates", "show", "a block"]),
+        ("clients-80.txt", 80, &["clients"]),
+        ("clients-150.txt", 150, &["clients"]),
+        ("clients-layers.txt", 120, &["clients", "--layers"]),
         ("models-show.txt", 80, &["models", "show", "qwen2.5-0.5b"]),
         ("store-verify.txt", 120, &["store", "verify"]),
         ("status-80.txt", 80, &["status"]),

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use fusion_calibrations::engine::Engine;
+use fusion_calibrations::gate::Arm;
 use fusion_calibrations::shape::Shape;
 use fusion_proto::endpoint::SocketPath;
+use fusion_proto::v1::attachment_client::AttachmentClient;
 use fusion_proto::v1::calibration_client::CalibrationClient;
 use fusion_proto::v1::control_client::ControlClient;
+use fusion_proto::v1::gates_client::GatesClient;
 use fusion_proto::v1::ratios_client::RatiosClient;
 use fusion_proto::v1::store_client::StoreClient;
 use fusion_proto::{MAX_MESSAGE_BYTES, PROTOCOL, v1};
@@ -19,7 +22,10 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::connection::channel;
 use crate::error::from_status;
-use crate::{Calibration, ClientError, Deadlines, Estimates, VERSION};
+use crate::{
+    AttachedClient, Calibration, ClientError, Deadlines, Estimates, Forgotten, GateScope, KnownGates,
+    ServedLayer, VERSION, WorkloadName,
+};
 
 /// What a daemon said of itself when it was connected to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -205,6 +211,88 @@ impl Client {
         self.same_protocol()?;
         let request = v1::ExportStoreRequest { path: path.to_owned() };
         self.within(self.deadlines.store, self.store().export_store(request)).await
+    }
+
+    /// What is known of gates: of `workload`, or of all.
+    ///
+    /// # Errors
+    /// [`ClientError::Nonsense`], [`ClientError::Protocol`], and those of a connection.
+    pub async fn list_gates(&self, workload: Option<&WorkloadName>) -> Result<KnownGates, ClientError> {
+        self.same_protocol()?;
+        let workload = workload.map(|name| name.as_str().to_owned()).unwrap_or_default();
+        let request = v1::ListGatesRequest { workload };
+        let reply = self.within(self.deadlines.call, self.gates().list_gates(request)).await?;
+        Ok((&reply).try_into()?)
+    }
+
+    /// Forgets what is known of calls, here and in every attached process; a workload that nobody knows is no error.
+    ///
+    /// # Errors
+    /// [`ClientError::Protocol`], and those of a connection.
+    pub async fn reset_gate(&self, scope: &GateScope) -> Result<Forgotten, ClientError> {
+        self.same_protocol()?;
+        let request = v1::ResetGateRequest { workload: scope.workload.to_string(), rows: scope.wire_rows() };
+        let reply = self.within(self.deadlines.call, self.gates().reset_gate(request)).await?;
+        Ok(Forgotten { regions: reply.regions, clients: reply.clients })
+    }
+
+    /// Decides for the gates: always `arm`, until it is unlocked. The number of attached processes that are told; one that can't run
+    /// the arm goes on as before. A lock for all rows replaces those for some.
+    ///
+    /// # Errors
+    /// [`ClientError::ResourceExhausted`] with too many locks, [`ClientError::Protocol`], and those of a connection.
+    pub async fn lock_gate(&self, scope: &GateScope, arm: Arm) -> Result<u32, ClientError> {
+        self.decide(scope, v1::Arm::from(arm)).await
+    }
+
+    /// Takes locks away: that of these rows, or all of the workload. The number of attached processes that are told.
+    ///
+    /// # Errors
+    /// [`ClientError::Protocol`], and those of a connection.
+    pub async fn unlock_gate(&self, scope: &GateScope) -> Result<u32, ClientError> {
+        self.decide(scope, v1::Arm::Unspecified).await
+    }
+
+    async fn decide(&self, scope: &GateScope, arm: v1::Arm) -> Result<u32, ClientError> {
+        self.same_protocol()?;
+        let request = v1::LockGateRequest {
+            workload: scope.workload.to_string(),
+            rows: scope.wire_rows(),
+            arm: arm.into(),
+        };
+        Ok(self.within(self.deadlines.call, self.gates().lock_gate(request)).await?.clients)
+    }
+
+    /// Who is attached, in the order of arrival.
+    ///
+    /// # Errors
+    /// [`ClientError::Nonsense`], [`ClientError::Protocol`], and those of a connection.
+    pub async fn list_clients(&self) -> Result<Vec<AttachedClient>, ClientError> {
+        let clients = self.clients(None).await?;
+        Ok(clients.iter().map(TryInto::try_into).collect::<Result<_, _>>()?)
+    }
+
+    /// What answers for each layer of the client with this [`AttachedClient::number`]; `None` if it has left.
+    ///
+    /// # Errors
+    /// As [`Self::list_clients`].
+    pub async fn client_layers(&self, number: u64) -> Result<Option<Vec<ServedLayer>>, ClientError> {
+        let clients = self.clients(Some(number)).await?;
+        let Some(client) = clients.iter().find(|client| client.number == number) else { return Ok(None) };
+        let layers = client.served.iter().map(TryInto::try_into).collect::<Result<_, _>>()?;
+        Ok(Some(layers))
+    }
+
+    async fn clients(&self, layers_of: Option<u64>) -> Result<Vec<v1::ClientStatus>, ClientError> {
+        self.same_protocol()?;
+        let request = v1::ListClientsRequest { layers_of };
+        let mut attachment =
+            AttachmentClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        Ok(self.within(self.deadlines.call, attachment.list_clients(request)).await?.clients)
+    }
+
+    fn gates(&self) -> GatesClient<Channel> {
+        GatesClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
     fn ratios(&self) -> RatiosClient<Channel> {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fusion_proto::endpoint::SocketPath;
-use fusion_proto::{REASON_METADATA, STORE_FAILED};
+use fusion_proto::{REASON_METADATA, STORE_FAILED, WireError};
 use tonic::{Code, Status};
 
 /// Why a call gave no answer. The text of each says what, where and what next.
@@ -107,6 +107,9 @@ pub enum ClientError {
     /// A message is larger than either side accepts.
     #[error("a message is too large for the protocol ({0}): ask for fewer shapes at a time")]
     TooLarge(String),
+    /// The daemon answered with what can't be.
+    #[error("fusiond's answer makes no sense: {0}; is it of this client's version? if so, please report it")]
+    Nonsense(#[from] WireError),
     /// The daemon failed in a way that no other word fits.
     #[error("fusiond failed ({code}): {message}; its log says more, please report it")]
     Other {

@@ -20,19 +20,25 @@
 pub mod attach;
 mod calibration;
 mod client;
+mod clients;
 mod connection;
 mod deadlines;
 mod error;
 mod estimates;
+mod gates;
 mod gone;
 
 pub use calibration::{Calibration, Event};
 pub use client::{Client, DaemonVersion};
+pub use clients::{AttachedClient, ClientActivity, ServedLayer};
 pub use deadlines::Deadlines;
 pub use error::ClientError;
 pub use estimates::Estimates;
 pub use fusion_proto::endpoint::{EndpointError, SocketPath};
-pub use fusion_proto::{PROTOCOL, v1};
+pub use fusion_proto::{PROTOCOL, WireError, v1};
+pub use gates::{
+    Forgotten, GateLock, GateRegion, GateScope, KnownGates, RowRange, WorkloadName, WorkloadNameError,
+};
 pub use gone::wait_until_gone;
 
 /// Version of this client.

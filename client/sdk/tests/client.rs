@@ -7,7 +7,12 @@ mod support;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-use fusion_client::{Client, ClientError, Deadlines, Event, SocketPath, v1, wait_until_gone};
+use fusion_calibrations::gate::Arm;
+use fusion_calibrations::lookup::Source;
+use fusion_client::{
+    Client, ClientActivity, ClientError, Deadlines, Event, GateScope, RowRange, SocketPath, v1,
+    wait_until_gone,
+};
 use support::{Ending, Fake, Hung, Script, canned, directory};
 use tonic::Code;
 
@@ -211,4 +216,59 @@ async fn a_daemon_that_freezes_in_the_middle_is_noticed() {
     };
     assert!(matches!(error, ClientError::Lost { .. }), "{error:?}");
     assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn gates_are_listed_reset_and_locked() {
+    let fake = Fake::start(Script::default());
+    let client = connect(&fake).await;
+    let all = client.list_gates(None).await.unwrap();
+    assert_eq!((all.regions.len(), all.locks.len()), (3, 2));
+    let workload = "a prefill".parse().unwrap();
+    let known = client.list_gates(Some(&workload)).await.unwrap();
+    assert_eq!((known.regions.len(), known.locks.len()), (2, 0));
+    let split = &known.regions[1];
+    assert_eq!((split.rows, split.state.standing.arm), (RowRange::around(512), Arm::Split));
+    assert!((split.middle_ms(Arm::Split).unwrap() - 3.82).abs() < 1e-9);
+    let scope = GateScope { workload, rows: Some(RowRange::around(600)) };
+    let forgotten = client.reset_gate(&scope).await.unwrap();
+    assert_eq!((forgotten.regions, forgotten.clients), (2, 2));
+    let asked = fake.seen.reset.lock().unwrap().clone().unwrap();
+    assert_eq!((asked.workload.as_str(), asked.rows), ("a prefill", Some(512)));
+    for (arm, wire) in [(Some(Arm::Eager), v1::Arm::Eager), (None, v1::Arm::Unspecified)] {
+        let told = match arm {
+            Some(arm) => client.lock_gate(&scope, arm).await,
+            None => client.unlock_gate(&scope).await,
+        };
+        assert_eq!(told.unwrap(), 2);
+        let asked = fake.seen.lock.lock().unwrap().clone().unwrap();
+        assert_eq!((asked.arm(), asked.rows), (wire, Some(512)));
+    }
+}
+
+#[tokio::test]
+async fn clients_are_listed_and_their_layers_on_request() {
+    let fake = Fake::start(Script::default());
+    let client = connect(&fake).await;
+    let attached = client.list_clients().await.unwrap();
+    assert_eq!((attached[0].pid, attached[0].activity), (4711, ClientActivity::Busy));
+    assert_eq!(attached[0].sources, [(Source::Exact, 1), (Source::OtherRows, 1), (Source::None, 1)]);
+    assert_eq!((attached[1].saved_ms, attached[1].split_calls), (-321.0, 12));
+    let layers = client.client_layers(attached[0].number).await.unwrap().unwrap();
+    assert_eq!((layers.len(), layers[1].source, layers[1].shape.rows()), (3, Source::OtherRows, 512));
+    assert_eq!(client.client_layers(99).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_is_an_error() {
+    let mut script = Script::default();
+    script.gates.states[0].regions[0].standing = 9;
+    script.clients[0].saved_ms = f64::INFINITY;
+    let fake = Fake::start(script);
+    let client = connect(&fake).await;
+    let error = client.list_gates(None).await.unwrap_err();
+    assert!(matches!(error, ClientError::Nonsense(_)), "{error:?}");
+    assert!(error.to_string().contains("'standing' can't be 9"), "{error}");
+    let error = client.list_clients().await.unwrap_err();
+    assert!(error.to_string().contains("'saved_ms' can't be inf"), "{error}");
 }

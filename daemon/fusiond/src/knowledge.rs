@@ -187,7 +187,7 @@ impl Knowledge {
     }
 
     /// Forgets what clients reported of every layer.
-    pub fn measured_many(&self) {
+    pub fn forget_all_corrections(&self) {
         self.followed.lock().expect("no holder of this lock panics").clear();
     }
 

@@ -32,7 +32,7 @@ async fn announce(parts: &Parts) {
             record = commits.recv() => match record {
                 Ok(record) => parts.knowledge.measured(&record),
                 // So many commits at once that some were missed: the table has them all.
-                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => parts.knowledge.measured_many(),
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => parts.knowledge.forget_all_corrections(),
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
             },
             changed = identity.changed() => if changed.is_err() { return },

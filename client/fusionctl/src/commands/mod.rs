@@ -1,7 +1,10 @@
 //! One file per verb.
 
 pub(crate) mod calibrate;
+pub(crate) mod clients;
 mod completions;
+mod confirm;
+mod gates;
 mod models;
 mod probe;
 mod program;
@@ -31,6 +34,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Stop => wait(stop::run(&path(socket)?, output)),
         Command::Calibrate(command) => wait(calibrate::run(&command, &path(socket)?, output)),
         Command::Ratios(command) => wait(ratios::run(&command, &path(socket)?, output)),
+        Command::Gates(command) => wait(gates::run(&command, &path(socket)?, output)),
+        Command::Clients(command) => wait(clients::run(&command, &path(socket)?, output)),
         Command::Store(command) => wait(store::run(&command, &path(socket)?, output)),
     }
 }

@@ -3,6 +3,8 @@
 //! A schema's number changes when a reader of the old one would misread the new one; new fields don't change it.
 
 pub(crate) mod calibrate;
+pub(crate) mod clients;
+pub(crate) mod gates;
 pub(crate) mod models;
 pub(crate) mod ratios;
 pub(crate) mod shared;
@@ -24,6 +26,12 @@ pub(crate) enum Schema {
     RatiosGet,
     RatiosExplain,
     RatiosPlot,
+    GatesList,
+    GatesShow,
+    GatesReset,
+    GatesLock,
+    GatesUnlock,
+    Clients,
     ModelsList,
     ModelsShow,
     StoreVerify,
@@ -41,6 +49,12 @@ impl Schema {
             Self::RatiosGet => "fusionctl.ratios.get/1",
             Self::RatiosExplain => "fusionctl.ratios.explain/1",
             Self::RatiosPlot => "fusionctl.ratios.plot/1",
+            Self::GatesList => "fusionctl.gates.list/1",
+            Self::GatesShow => "fusionctl.gates.show/1",
+            Self::GatesReset => "fusionctl.gates.reset/1",
+            Self::GatesLock => "fusionctl.gates.lock/1",
+            Self::GatesUnlock => "fusionctl.gates.unlock/1",
+            Self::Clients => "fusionctl.clients/1",
             Self::ModelsList => "fusionctl.models.list/1",
             Self::ModelsShow => "fusionctl.models.show/1",
             Self::StoreVerify => "fusionctl.store.verify/1",

@@ -23,6 +23,18 @@ pub(crate) struct Status {
     running: Option<Job>,
     waiting: Vec<Job>,
     last_job: Option<Ended>,
+    clients: Option<Clients>,
+}
+
+/// Who is attached, and what that gained.
+#[derive(Debug, Serialize)]
+struct Clients {
+    attached: u32,
+    busy: u32,
+    exploring_pid: Option<u32>,
+    saved_ms: f64,
+    split_calls: u64,
+    saved_against: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -82,6 +94,20 @@ impl From<&v1::GetStatusReply> for Status {
             running: status.running.as_ref().map(Into::into),
             waiting: status.waiting.iter().map(Into::into).collect(),
             last_job: status.last_job.as_ref().map(Into::into),
+            clients: status.clients.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl From<&v1::ClientsSummary> for Clients {
+    fn from(clients: &v1::ClientsSummary) -> Self {
+        Self {
+            attached: clients.attached,
+            busy: clients.busy,
+            exploring_pid: Some(clients.exploring_pid).filter(|pid| *pid != 0),
+            saved_ms: clients.saved_ms,
+            split_calls: clients.split_calls,
+            saved_against: "stock_reference",
         }
     }
 }

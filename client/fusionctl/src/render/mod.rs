@@ -1,8 +1,12 @@
 //! Text for people.
 
 pub(crate) mod answer;
+pub(crate) mod clients;
 pub(crate) mod estimates;
 pub(crate) mod explanation;
+pub(crate) mod gate_details;
+pub(crate) mod gate_reason;
+pub(crate) mod gates;
 pub(crate) mod models;
 pub(crate) mod progress;
 pub(crate) mod ratios;

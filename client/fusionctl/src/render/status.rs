@@ -32,6 +32,8 @@ pub(crate) fn status(status: &v1::GetStatusReply, output: Output) -> String {
             ("running", Some(status.running.as_ref().map_or_else(|| "nothing".to_owned(), running))),
             ("waiting", waiting(&status.waiting)),
             ("last job", status.last_job.as_ref().map(ended)),
+            ("clients", status.clients.as_ref().map(clients)),
+            ("saved", status.clients.as_ref().and_then(|known| saved(known, output))),
         ],
         output,
     );
@@ -70,6 +72,34 @@ fn store(store: &v1::StoreStatus, output: Output) -> String {
         .state
         .as_ref()
         .map_or_else(|| numbers.clone(), |state| format!("{numbers}; {}", part(state, output)))
+}
+
+fn clients(known: &v1::ClientsSummary) -> String {
+    if known.attached == 0 {
+        return "none attached".to_owned();
+    }
+    let explores = match known.exploring_pid {
+        0 => String::new(),
+        pid => format!("; process {pid} explores"),
+    };
+    format!("{} attached, {} busy{explores}", known.attached, known.busy)
+}
+
+/// What splitting gained, and against what; nothing to say while nobody is attached.
+fn saved(known: &v1::ClientsSummary, output: Output) -> Option<String> {
+    let clients = words::count(known.attached as usize, "attached client");
+    match (known.attached, known.split_calls) {
+        (0, _) => None,
+        (_, 0) => Some(format!(
+            "nothing yet: of the {clients} no split call has a reference time of stock to stand against"
+        )),
+        (_, calls) => {
+            let calls = words::count(usize::try_from(calls).unwrap_or(usize::MAX), "split call");
+            let saved = words::saved(known.saved_ms);
+            let saved = if known.saved_ms < 0.0 { output.yellow(&saved) } else { saved };
+            Some(format!("{saved} in {calls} of {clients}, against stock's reference times"))
+        }
+    }
 }
 
 fn running(job: &v1::JobStatus) -> String {

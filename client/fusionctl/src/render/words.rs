@@ -2,6 +2,7 @@
 
 use fusion_calibrations::chip::Pair;
 use fusion_calibrations::conditions::Conditions;
+use fusion_calibrations::lookup::Source;
 use fusion_client::v1;
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -110,6 +111,40 @@ pub(crate) fn provenance(estimate: &v1::Estimate) -> String {
     if estimate.stale_reason.is_empty() { word } else { format!("{word}, stale") }
 }
 
+/// "measured", "observed, stale"; "-" where there are no numbers.
+pub(crate) fn provenance_word(provenance: v1::Provenance, stale: bool) -> String {
+    match provenance {
+        v1::Provenance::Unspecified => "-".to_owned(),
+        known if stale => shared::word(known.as_str_name(), "PROVENANCE_") + ", stale",
+        known => shared::word(known.as_str_name(), "PROVENANCE_"),
+    }
+}
+
+/// The word of a source in JSON.
+pub(crate) fn source_key(source: Source) -> String {
+    source.to_string().replace(' ', "_")
+}
+
+/// "1.5 %".
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// "12.3 s"; what was lost is said to be.
+pub(crate) fn saved(ms: f64) -> String {
+    if ms < 0.0 { format!("lost {}", duration(-ms)) } else { duration(ms) }
+}
+
+/// A moment in ms since 1970, where there is one: what never was is 0 or long before.
+pub(crate) fn unix_ms(ms: f64) -> Option<u64> {
+    (ms.is_finite() && ms >= 1.0).then_some(ms as u64)
+}
+
+/// A name that another process chose: nothing in it steers a terminal or breaks a line.
+pub(crate) fn plain(name: &str) -> String {
+    name.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
+}
+
 /// A moment in the local time zone, to the minute.
 pub(crate) fn moment(unix_ms: u64) -> String {
     moment_in(unix_ms, TimeZone::system())
@@ -158,6 +193,14 @@ mod tests {
         assert_eq!(pair_label("apple-m4-pro.20gpu.24gib.mac16-8.active.gpu+cpu"), None);
         assert!(pair_label("x.nogpu.16gib.y.unknown.development").unwrap().starts_with("development pair"));
         assert!(pair_label("x.recorded").unwrap().starts_with("recorded"));
+    }
+
+    #[test]
+    fn losses_are_called_so_and_names_are_harmless() {
+        assert_eq!([12_345.0, -321.0, 0.0].map(saved), ["12.3 s", "lost 321 ms", "0 ms"]);
+        assert_eq!(plain("a\u{1b}[31m\nb"), "a?[31m?b");
+        assert_eq!([f64::NEG_INFINITY, f64::NAN, 0.0, 7.9].map(unix_ms), [None, None, None, Some(7)]);
+        assert_eq!(source_key(Source::OtherConditions), "other_conditions");
     }
 
     #[test]

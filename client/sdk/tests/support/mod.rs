@@ -6,7 +6,9 @@
 // Each test binary uses another part of this.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+mod attached;
 pub mod canned;
+pub mod canned_gates;
 mod services;
 
 use std::os::unix::net::UnixListener as StdListener;
@@ -62,6 +64,12 @@ pub struct Script {
     pub problems: Vec<String>,
     /// Whether it stays after `Drain`.
     pub stubborn: bool,
+    /// What it knows of gates.
+    pub gates: v1::ListGatesReply,
+    /// Who is attached.
+    pub clients: Vec<v1::ClientStatus>,
+    /// The same in numbers; `None` for a daemon that doesn't tell.
+    pub summary: Option<v1::ClientsSummary>,
 }
 
 impl Default for Script {
@@ -78,6 +86,9 @@ impl Default for Script {
             padding: 0,
             problems: Vec::new(),
             stubborn: false,
+            gates: canned_gates::gates(),
+            clients: canned_gates::clients(),
+            summary: Some(canned_gates::summary()),
         }
     }
 }
@@ -93,6 +104,10 @@ pub struct Seen {
     pub drain: Mutex<Option<String>>,
     /// The pages that were asked for.
     pub pages: AtomicUsize,
+    /// The last reset of a gate.
+    pub reset: Mutex<Option<v1::ResetGateRequest>>,
+    /// The last decision on a gate.
+    pub lock: Mutex<Option<v1::LockGateRequest>>,
     /// Calibrations that a client walked away from.
     pub cancelled: AtomicU32,
 }

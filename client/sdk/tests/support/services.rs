@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fusion_client::v1;
+use fusion_client::v1::attachment_server::AttachmentServer;
 use fusion_client::v1::calibrate_event::Event;
 use fusion_client::v1::calibration_server::{Calibration, CalibrationServer};
 use fusion_client::v1::control_server::{Control, ControlServer};
+use fusion_client::v1::gates_server::GatesServer;
 use fusion_client::v1::ratios_server::{Ratios, RatiosServer};
 use fusion_client::v1::store_server::{Store, StoreServer};
 use tokio::sync::{mpsc, oneshot};
@@ -36,11 +38,13 @@ pub(super) fn add(server: &mut Server, service: &Service) -> Router {
         .add_service(RatiosServer::new(service.clone()))
         .add_service(CalibrationServer::new(service.clone()))
         .add_service(StoreServer::new(service.clone()))
+        .add_service(GatesServer::new(service.clone()))
+        .add_service(AttachmentServer::new(service.clone()))
         .add_service(health)
 }
 
 impl Service {
-    fn refused(&self) -> Result<(), Status> {
+    pub(super) fn refused(&self) -> Result<(), Status> {
         self.script.refusal.as_ref().map_or(Ok(()), |(code, message)| Err(Status::new(*code, message)))
     }
 
@@ -162,8 +166,16 @@ impl Control for Service {
             }),
             worker: Some(ok("")),
             draining: false,
-            clients: None,
+            clients: self.script.summary,
+            configuration: None,
         }))
+    }
+
+    async fn reload_configuration(
+        &self,
+        _: Request<v1::ReloadConfigurationRequest>,
+    ) -> Result<Response<v1::ReloadConfigurationReply>, Status> {
+        Err(Status::unimplemented("a script has no configuration"))
     }
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainReply>, Status> {

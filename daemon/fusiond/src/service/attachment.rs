@@ -67,9 +67,10 @@ impl Attachment for AttachmentService {
 
     async fn list_clients(
         &self,
-        _request: Request<v1::ListClientsRequest>,
+        request: Request<v1::ListClientsRequest>,
     ) -> Result<Response<v1::ListClientsReply>, Status> {
-        Ok(Response::new(v1::ListClientsReply { clients: self.0.client_list() }))
+        let clients = self.0.client_list(request.into_inner().layers_of);
+        Ok(Response::new(v1::ListClientsReply { clients }))
     }
 }
 
@@ -299,7 +300,7 @@ impl Parts {
     }
 
     /// What is known of a client's layers. Clients that ask for the same at the same revision get the same.
-    fn layers(
+    pub(super) fn layers(
         &self,
         identity: Option<&Identity>,
         introduction: &Introduction,
@@ -345,23 +346,6 @@ impl Parts {
         Ok(())
     }
 
-    /// Who is attached, in numbers.
-    pub(super) fn clients_summary(&self) -> v1::ClientsSummary {
-        let (attached, busy) = self.clients.counts();
-        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let holder = self.gates.holder();
-        let mut summary =
-            v1::ClientsSummary { attached: count(attached), busy: count(busy), ..Default::default() };
-        for (number, client) in self.clients.list() {
-            if holder == Some(number) {
-                summary.exploring_pid = client.introduction.pid;
-            }
-            summary.saved_ms += client.savings.ms;
-            summary.split_calls += client.savings.calls;
-        }
-        summary
-    }
-
     fn observe(&self, member: &Membership, observations: &v1::Observations) -> Result<(), Status> {
         if observations.splits.len() > MOST_OBSERVATIONS {
             return Err(Status::invalid_argument(format!(
@@ -399,45 +383,6 @@ impl Parts {
             self.clients.announce();
         }
         Ok(())
-    }
-
-    fn client_list(&self) -> Vec<v1::ClientStatus> {
-        let identity = self.jobs.identity().borrow().clone();
-        let known =
-            identity.as_ref().map(|identity| self.knowledge.layers(&identity.chip)).unwrap_or_default();
-        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let holder = self.gates.holder();
-        self.clients
-            .list()
-            .into_iter()
-            .map(|(number, client)| {
-                let introduction = &client.introduction;
-                let unknown = introduction.layers.iter().filter(|layer| !known.contains(layer)).count();
-                let own = identity.as_ref().map(|identity| &identity.engine);
-                v1::ClientStatus {
-                    pid: introduction.pid,
-                    name: introduction.name.clone(),
-                    version: introduction.version.clone(),
-                    activity: match client.activity {
-                        Activity::Idle => v1::ActivityState::Idle,
-                        Activity::Busy => v1::ActivityState::Busy,
-                    }
-                    .into(),
-                    layers: count(introduction.layers.len()),
-                    unknown_layers: count(unknown),
-                    observations: client.observations,
-                    attached_at_unix_ms: client.attached_at_unix_ms,
-                    other_engine: introduction
-                        .engine
-                        .as_ref()
-                        .filter(|engine| Some(*engine) != own)
-                        .map(Into::into),
-                    explores: holder == Some(number),
-                    saved_ms: client.savings.ms,
-                    split_calls: client.savings.calls,
-                }
-            })
-            .collect()
     }
 }
 

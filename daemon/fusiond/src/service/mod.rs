@@ -2,6 +2,7 @@
 
 mod attachment;
 mod calibration;
+mod clients;
 mod control;
 mod explain;
 mod gates;

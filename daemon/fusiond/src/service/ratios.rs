@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use fusion_calibrations::lookup::{Answer, Query, Source};
+use fusion_calibrations::lookup::{Answer, Query};
 use fusion_calibrations::record::Record;
 use fusion_calibrations::rows::RowRule;
 use fusion_calibrations::search::any_session;
@@ -116,7 +116,7 @@ impl Question {
             ratio: answer.ratio.get(),
             secondary_rows: answer.secondary_rows,
             lines: answer.lines.map(Into::into),
-            source: source(answer.source).into(),
+            source: v1::Source::from(answer.source).into(),
             estimate: record.map(|record| {
                 fusion_proto::estimate(&record.estimate, &record.chip, &record.engine, answer.stale)
             }),
@@ -194,17 +194,6 @@ fn wire_estimate(record: &Record, identity: Option<&Identity>) -> v1::Estimate {
         identity.is_some_and(|identity| record.chip == identity.chip && record.engine != identity.engine);
     let stale = other_engine.then_some(StaleReason::EngineChanged);
     fusion_proto::estimate(&record.estimate, &record.chip, &record.engine, stale)
-}
-
-fn source(source: Source) -> v1::Source {
-    match source {
-        Source::Exact => v1::Source::Exact,
-        Source::OtherConditions => v1::Source::OtherConditions,
-        Source::OtherRows => v1::Source::OtherRows,
-        Source::OtherEngine => v1::Source::OtherEngine,
-        Source::ChipPrior => v1::Source::ChipPrior,
-        Source::None => v1::Source::None,
-    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -31,7 +31,7 @@ pub async fn attach(options: Options) -> (Attachment, LayerHandle) {
 
 pub async fn clients(daemon: &Daemon) -> Vec<v1::ClientStatus> {
     let mut client = AttachmentClient::connect(format!("unix://{}", daemon.socket)).await.unwrap();
-    client.list_clients(v1::ListClientsRequest {}).await.unwrap().into_inner().clients
+    client.list_clients(v1::ListClientsRequest::default()).await.unwrap().into_inner().clients
 }
 
 pub async fn a_client_is_told_at_once_and_whenever_something_changes() {

@@ -18,19 +18,19 @@ use tonic::{Code, Streaming};
 use crate::attachment::{self, attach, clients};
 use crate::support::{Daemon, Place, entry, eventually, shape};
 
-const WORKLOAD: &str = "a prefill";
+pub const WORKLOAD: &str = "a prefill";
 
 /// Patient ones: what the daemon knows is asked for, not what its file says.
-fn options(place: &Place) -> Options {
+pub fn options(place: &Place) -> Options {
     Options { limit: Duration::from_secs(20), ..attachment::options(place) }
 }
 
-fn region(attachment: &Attachment, layer: LayerHandle) -> RegionHandle {
+pub fn region(attachment: &Attachment, layer: LayerHandle) -> RegionHandle {
     attachment.region(WORKLOAD, ArmSet::mlx_lm(), &[(layer, 1)], 0.0)
 }
 
 /// The arm that a call of so many rows would get.
-fn arm(region: &RegionHandle, rows: u32) -> Arm {
+pub fn arm(region: &RegionHandle, rows: u32) -> Arm {
     let call = region.begin(rows);
     let arm = call.arm();
     call.abandon();
@@ -52,14 +52,14 @@ fn observations(attachment: &Attachment, region: &RegionHandle, rows: u32, arm: 
 }
 
 /// A client that speaks by hand.
-struct Raw {
+pub struct Raw {
     say: mpsc::Sender<v1::AttachRequest>,
     told: Streaming<v1::AttachReply>,
     snapshot: v1::Snapshot,
 }
 
 impl Raw {
-    async fn attach(daemon: &Daemon, layers: Vec<v1::Layer>) -> Self {
+    pub async fn attach(daemon: &Daemon, layers: Vec<v1::Layer>) -> Self {
         let (say, requests) = mpsc::channel(16);
         let hello = v1::Hello { pid: 7, protocol: fusion_client::PROTOCOL, layers, ..Default::default() };
         say.send(v1::AttachRequest { message: Some(Said::Hello(hello)) }).await.unwrap();
@@ -72,7 +72,7 @@ impl Raw {
         Self { say, told, snapshot }
     }
 
-    async fn report(&self, report: v1::GateReport) {
+    pub async fn report(&self, report: v1::GateReport) {
         self.say.send(v1::AttachRequest { message: Some(Said::GateReport(report)) }).await.unwrap();
     }
 
@@ -84,7 +84,7 @@ impl Raw {
     }
 
     /// Reports that the split won at 512 rows, as if that had been measured.
-    async fn proves_the_split(&self) {
+    pub async fn proves_the_split(&self) {
         let engine = Engine::from(self.snapshot.engine.clone().unwrap()).key();
         let level = |ms: f64| Some(Level { value: (ms / 512.0).ln(), deviation: 0.015, count: 16 });
         let arm = |level| ArmState { observations: 40, explored: 3, level, ..ArmState::default() };
@@ -112,7 +112,7 @@ async fn known(daemon: &Daemon) -> v1::ListGatesReply {
 }
 
 /// A daemon that knows the layer's lines.
-async fn calibrated(place: &Place) -> Daemon {
+pub async fn calibrated(place: &Place) -> Daemon {
     let daemon = place.start("steady").await;
     daemon.calibrate(&["512x896x4864"]).await;
     daemon

@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "the modules of one program")]
 
 mod attachment;
+mod commands;
 mod faults;
 mod gates;
 mod interop;
@@ -102,6 +103,10 @@ fn main() {
             a_reset_reaches_every_client
             impossible_decisions_are_refused
             a_client_that_does_not_read_is_dropped_and_nobody_notices;
+        commands:
+            a_person_sees_and_steers_what_attached_processes_do
+            each_client_is_told_to_be_served_from_the_nearest_source
+            what_splitting_gained_is_told_with_its_basis;
         interop:
             python_grpc_speaks_with_it;
     };

@@ -2,12 +2,12 @@
 
 mod offline;
 
-use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, absolute};
 
 use fusion_client::{Client, ClientError, SocketPath};
 
 use crate::arguments::Store;
+use crate::commands::confirm;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json::{self, Schema};
@@ -15,10 +15,12 @@ use crate::output::Output;
 use crate::render;
 
 pub(super) async fn run(command: &Store, socket: &SocketPath, output: Output) -> Result<(), Failure> {
-    if let Store::Rebuild { yes: false } = command
-        && !confirmed()?
-    {
-        return output.print("nothing was changed");
+    if let Store::Rebuild { yes: false } = command {
+        confirm::possible("rebuilding replaces the store's index")?;
+        let question = "Build the store's index anew from its record files? The old one is set aside.";
+        if !confirm::asked(question)? {
+            return output.print("nothing was changed");
+        }
     }
     match Client::connect(socket).await {
         Ok(client) => online(command, &client, output).await,
@@ -74,18 +76,4 @@ async fn export(client: &Client, path: &Path, output: Output) -> Result<(), Fail
         return output.print(&json::document(Schema::StoreExport, &json::store::Exported::from(&reply))?);
     }
     output.print(&render::store::exported(&reply))
-}
-
-fn confirmed() -> Result<bool, Failure> {
-    if !io::stdin().is_terminal() {
-        return Err(Failure::Usage(
-            "rebuilding replaces the store's index and there is no terminal to ask on: add --yes".to_owned(),
-        ));
-    }
-    let mut stderr = io::stderr();
-    write!(stderr, "Build the store's index anew from its record files? The old one is set aside. [y/N] ")?;
-    stderr.flush()?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
