@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// Whose calls to time: recorded:NAME or model:NAME for published data or a model of a chip [default: this machine, by the worker]
     #[arg(long, value_name = "MACHINE")]
     pub(crate) machine: Option<String>,
+    /// What tells the state of the machine: system, or scripted:FILE for what a TOML file says at each look [default: system; none with a machine that is data]
+    #[arg(long, value_name = "SENSORS")]
+    pub(crate) sensors: Option<String>,
     /// Worker program [default: fusion-worker beside fusiond]
     #[arg(long, env = WORKER_VARIABLE, hide_env_values = true)]
     pub(crate) worker: Option<PathBuf>,

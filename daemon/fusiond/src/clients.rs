@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::shape::Layer;
 use fusion_proto::{MAX_CLIENTS, MAX_LAYERS_PER_CLIENT};
@@ -82,7 +81,6 @@ pub struct Clients {
     attached: Mutex<(u64, BTreeMap<u64, Client>)>,
     busy: watch::Sender<usize>,
     revision: watch::Sender<u64>,
-    conditions: Mutex<Option<Conditions>>,
 }
 
 impl Clients {
@@ -137,12 +135,6 @@ impl Clients {
     /// How many are busy.
     pub fn busy(&self) -> watch::Receiver<usize> {
         self.busy.subscribe()
-    }
-
-    /// Notes the conditions as they were just seen; whether they are news. Sensors are read when clients work, not by a timer.
-    pub fn conditions_changed(&self, now: Conditions) -> bool {
-        let mut last = self.conditions.lock().expect("no holder of this lock panics");
-        last.replace(now).is_some_and(|before| before != now)
     }
 
     /// Tells every stream that there is something new.

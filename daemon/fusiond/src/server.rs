@@ -37,7 +37,7 @@ use crate::jobs::{Jobs, Workshop};
 use crate::knowledge::Knowledge;
 use crate::machine::is_stand_in;
 use crate::measure::unix_ms;
-use crate::sensors::{Recent, Sensors};
+use crate::sensors::{SensorWatch, Sensors};
 use crate::service::{
     AttachmentService, CalibrationService, ControlService, GatesService, Parts, RatiosService, StoreService,
     admit_own_user,
@@ -127,9 +127,14 @@ pub async fn run(
         let jobs = Arc::clone(&parts.jobs);
         async move { jobs.identify().await }
     });
+    let look = tokio::spawn({
+        let (sensors, busy) = (Arc::clone(&parts.sensors), parts.clients.busy());
+        async move { sensors.run(busy).await }
+    });
     let tell = tokio::spawn(snapshot::keep(Arc::clone(&parts)));
     let served = serve(Arc::clone(&parts), listener, drain).await;
     tell.abort();
+    look.abort();
     snapshot::save(&parts);
     // Dropping the task drops its worker, which ends the process.
     identify.abort();
@@ -174,11 +179,12 @@ fn open(
     let table = Arc::new(Table::new(records.into_iter().map(|stored| stored.record)));
     let store = StoreHandle::spawn(opened.store)?;
     let clients = Arc::new(Clients::default());
+    let sensors = Arc::new(SensorWatch::new(sensors));
     let workshop = Workshop {
         machine: settings.machine,
         worker: settings.worker.clone(),
         busy: clients.busy(),
-        sensors: Arc::clone(&sensors),
+        sensors: Arc::clone(&sensors) as Arc<dyn Sensors>,
         table: Arc::clone(&table),
         store: store.clone(),
         identity: watch::Sender::new(identity),
@@ -192,7 +198,7 @@ fn open(
         knowledge,
         table,
         jobs: Jobs::new(workshop, drain.clone()),
-        sensors: Recent::new(sensors),
+        sensors,
         store,
         store_health: opened.health,
         started_at_unix_ms: unix_ms(SystemTime::now()),

@@ -8,6 +8,8 @@ use fusion_proto::endpoint::{EndpointError, SocketPath};
 use fusion_proto::state::{StateError, state_directory};
 
 use crate::machine::{MachineChoice, MachineChoiceError};
+use crate::sensors::ScriptError;
+use crate::sensors::choice::{SensorChoice, SensorChoiceError};
 
 /// The environment variable that names the worker program.
 pub const WORKER_VARIABLE: &str = "FUSION_WORKER";
@@ -23,6 +25,12 @@ pub enum SettingsError {
     /// No machine has that name.
     #[error(transparent)]
     Machine(#[from] MachineChoiceError),
+    /// There are no such sensors.
+    #[error(transparent)]
+    Sensors(#[from] SensorChoiceError),
+    /// The sensors' script can't be used.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
     /// There is no state directory.
     #[error(transparent)]
     State(#[from] StateError),
@@ -50,6 +58,8 @@ pub struct Settings {
     pub state_directory: PathBuf,
     /// Whose calls it times.
     pub machine: MachineChoice,
+    /// What tells the state of the machine; `None` for what fits it.
+    pub sensors: Option<SensorChoice>,
     /// How it starts a worker.
     pub worker: WorkerSettings,
     /// How long open calls may take to end once the daemon drains.
@@ -78,6 +88,7 @@ impl Settings {
             socket: socket.map_or_else(SocketPath::from_environment, SocketPath::new)?,
             state_directory: state_directory(state_dir)?,
             machine: MachineChoice::default(),
+            sensors: None,
             worker: WorkerSettings {
                 program: worker.unwrap_or_else(default_worker),
                 arguments: worker_arguments,

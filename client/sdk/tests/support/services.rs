@@ -163,6 +163,7 @@ impl Control for Service {
             worker: Some(ok("")),
             draining: false,
             clients: None,
+            ..Default::default()
         }))
     }
 

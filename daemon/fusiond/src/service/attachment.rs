@@ -130,9 +130,6 @@ async fn listen(
                     v1::ActivityState::Busy => Activity::Busy,
                     v1::ActivityState::Idle | v1::ActivityState::Unspecified => Activity::Idle,
                 });
-                if parts.clients.conditions_changed(parts.sensors.conditions()) {
-                    parts.clients.announce();
-                }
             }
             Some(Said::Observations(observations)) => parts.observe(member, &observations)?,
             Some(Said::GateReport(report)) => parts.take_report(member, &report)?,
@@ -243,7 +240,7 @@ impl Teller {
         if std::mem::replace(&mut self.compared, revision) == revision {
             return (None, Vec::new());
         }
-        let conditions = parts.sensors.conditions();
+        let conditions = parts.sensors.last().conditions();
         let layers = parts.layers(self.identity.as_ref(), member.introduction(), conditions, revision);
         let before = std::mem::replace(&mut self.layers, layers);
         let changed = self.layers.iter().enumerate().filter(|(place, now)| before.get(*place) != Some(*now));
@@ -285,7 +282,7 @@ impl Parts {
         introduction: &Introduction,
         revision: u64,
     ) -> v1::Snapshot {
-        let conditions = self.sensors.conditions();
+        let conditions = self.sensors.recent().conditions();
         let layers = self.layers(identity, introduction, conditions, revision);
         v1::Snapshot {
             revision,
@@ -375,9 +372,9 @@ impl Parts {
         let identity = self.jobs.identity().borrow().clone();
         let Some(Identity { chip, engine, .. }) = identity else { return Ok(()) };
         let engine = member.introduction().engine.clone().unwrap_or(engine);
-        let conditions = self.sensors.conditions();
+        let conditions = self.sensors.recent().conditions();
         let running = Running { chip: &chip, engine: &engine, conditions };
-        let mut news = self.clients.conditions_changed(conditions);
+        let mut news = false;
         for split in &observations.splits {
             let layer = split.layer.as_ref().map(Layer::try_from);
             let Some(Ok(layer)) = layer else {

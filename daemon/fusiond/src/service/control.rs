@@ -1,6 +1,7 @@
 //! `fusion.v1.Control`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fusion_proto::v1::control_server::Control;
 use fusion_proto::{PROTOCOL, v1};
@@ -8,6 +9,7 @@ use tonic::{Request, Response, Status};
 
 use super::Parts;
 use crate::jobs::{Board, EndedJob, JobView};
+use crate::sensors::{Observed, Sensors};
 use crate::store::Health;
 
 /// Looks at and steers the daemon.
@@ -43,6 +45,7 @@ impl Parts {
         let identity = self.jobs.identity().borrow().clone();
         let counts = self.table.counts(identity.as_ref());
         let (board, waiting) = self.jobs.status();
+        let observed = self.sensors.refresh();
         v1::GetStatusReply {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             protocol: PROTOCOL,
@@ -53,7 +56,7 @@ impl Parts {
             chip: identity.as_ref().map(|identity| (&identity.chip).into()),
             engine: identity.as_ref().map(|identity| (&identity.engine).into()),
             units: identity.map(|identity| identity.units).unwrap_or_default(),
-            conditions: Some(self.sensors.conditions().into()),
+            conditions: Some(observed.conditions().into()),
             running: board.running.as_ref().map(job),
             waiting: waiting.iter().map(job).collect(),
             last_job: board.last.as_ref().map(ended),
@@ -66,7 +69,28 @@ impl Parts {
             worker: Some(worker_state(&board)),
             draining: self.drain.is_cancelled(),
             clients: Some(self.clients_summary()),
+            conditions_since_unix_ms: observed.since_unix_ms,
+            readings: Some(readings(&observed, self.sensors.source())),
         }
+    }
+}
+
+fn readings(observed: &Observed, source: String) -> v1::Readings {
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let readings = &observed.readings;
+    v1::Readings {
+        source,
+        available_memory_bytes: readings.available_memory_bytes,
+        swapped_in_pages: readings.swapped_in_pages,
+        cpu_pressure: readings.cpu_pressure,
+        gpu_busy: readings.gpu_busy,
+        user_idle_ms: readings.user_idle.map(ms),
+        display_asleep: readings.display_asleep,
+        dark_wake: readings.dark_wake,
+        slept_ms: readings.slept.map(ms),
+        throttle_events: readings.throttle_events,
+        cpu_speed_limit: readings.cpu_speed_limit,
+        woke_at_unix_ms: observed.woke_at_unix_ms,
     }
 }
 

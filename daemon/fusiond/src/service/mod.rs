@@ -23,7 +23,7 @@ use crate::clients::Clients;
 use crate::gates::Gates;
 use crate::jobs::Jobs;
 use crate::knowledge::Knowledge;
-use crate::sensors::Recent;
+use crate::sensors::SensorWatch;
 use crate::settings::Settings;
 use crate::store::{Health, StoreHandle};
 use crate::table::{Identity, Table};
@@ -53,7 +53,7 @@ pub struct Parts {
     /// The queue.
     pub jobs: Arc<Jobs>,
     /// The state of the machine.
-    pub sensors: Recent,
+    pub sensors: Arc<SensorWatch>,
     /// What is kept.
     pub store: StoreHandle,
     /// How the store was found at the start.

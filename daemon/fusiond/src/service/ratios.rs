@@ -70,7 +70,7 @@ impl RatiosService {
             identity.as_ref().map(|identity| self.0.table.of_chip(&identity.chip)).unwrap_or_default();
         let rule =
             identity.as_ref().map(|identity| self.0.table.row_rule(&identity.chip)).unwrap_or_default();
-        let conditions = self.0.sensors.conditions();
+        let conditions = self.0.sensors.recent().conditions();
         Question { shape, identity, wire_engine, records, rule, conditions }
     }
 }
