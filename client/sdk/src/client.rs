@@ -1,5 +1,6 @@
 //! The calls.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use fusion_calibrations::engine::Engine;
@@ -101,6 +102,52 @@ impl Client {
         let mut control = ControlClient::new(self.channel.clone());
         let request = v1::DrainRequest { reason: reason.to_owned() };
         self.within(self.deadlines.call, control.drain(request)).await
+    }
+
+    /// Tells the daemon to read its configuration now.
+    ///
+    /// # Errors
+    /// [`ClientError::FailedPrecondition`] with the file and what is wrong, if it can't be used: what held before still holds;
+    /// [`ClientError::Protocol`], and those of a connection.
+    pub async fn reload_configuration(&self) -> Result<v1::ConfigurationStatus, ClientError> {
+        self.same_protocol()?;
+        let mut control = ControlClient::new(self.channel.clone());
+        let request = v1::ReloadConfigurationRequest {};
+        let reply = self.within(self.deadlines.call, control.reload_configuration(request)).await?;
+        Ok(reply.configuration.unwrap_or_default())
+    }
+
+    /// Tells the daemon to measure nothing by itself for so many seconds, or until [`Self::resume`].
+    ///
+    /// # Errors
+    /// [`ClientError::Protocol`], and those of a connection.
+    pub async fn pause(&self, seconds: Option<NonZeroU64>) -> Result<v1::PlannerStatus, ClientError> {
+        self.same_protocol()?;
+        let mut control = ControlClient::new(self.channel.clone());
+        let request = v1::PauseRequest { seconds: seconds.map_or(0, NonZeroU64::get) };
+        let reply = self.within(self.deadlines.call, control.pause(request)).await?;
+        Ok(reply.planner.unwrap_or_default())
+    }
+
+    /// Tells the daemon to go on measuring by itself.
+    ///
+    /// # Errors
+    /// [`ClientError::Protocol`], and those of a connection.
+    pub async fn resume(&self) -> Result<v1::PlannerStatus, ClientError> {
+        self.same_protocol()?;
+        let mut control = ControlClient::new(self.channel.clone());
+        let reply = self.within(self.deadlines.call, control.resume(v1::ResumeRequest {})).await?;
+        Ok(reply.planner.unwrap_or_default())
+    }
+
+    /// Past calibrations of `shape` on this chip, at most `limit` of them, the newest first; and how many are kept.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidArgument`], [`ClientError::Protocol`], and those of a connection.
+    pub async fn history(&self, shape: Shape, limit: u32) -> Result<v1::ListHistoryReply, ClientError> {
+        self.same_protocol()?;
+        let request = v1::ListHistoryRequest { shape: Some(shape.into()), limit };
+        self.within(self.deadlines.call, self.ratios().list_history(request)).await
     }
 
     /// Whether the daemon says that it serves (grpc.health.v1).

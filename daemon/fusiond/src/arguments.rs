@@ -34,6 +34,12 @@ pub(crate) struct Arguments {
     /// Whose calls to time: recorded:NAME or model:NAME for published data or a model of a chip [default: this machine, by the worker]
     #[arg(long, value_name = "MACHINE")]
     pub(crate) machine: Option<String>,
+    /// What tells the state of the machine: system, or scripted:FILE for what a TOML file says at each look [default: system; none with a machine that is data]
+    #[arg(long, value_name = "SENSORS")]
+    pub(crate) sensors: Option<String>,
+    /// File that the one measuring daemon of a machine locks, whichever user's it is [default: /tmp/fusiond-measuring.lock]
+    #[arg(long, value_name = "PATH", env = "FUSION_MEASURING_LOCK", hide_env_values = true)]
+    pub(crate) measuring_lock: Option<PathBuf>,
     /// Worker program [default: fusion-worker beside fusiond]
     #[arg(long, env = WORKER_VARIABLE, hide_env_values = true)]
     pub(crate) worker: Option<PathBuf>,

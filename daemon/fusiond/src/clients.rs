@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::shape::Layer;
 use fusion_proto::{MAX_CLIENTS, MAX_LAYERS_PER_CLIENT};
@@ -83,7 +82,6 @@ pub struct Clients {
     busy: watch::Sender<usize>,
     revision: watch::Sender<u64>,
     population: watch::Sender<u64>,
-    conditions: Mutex<Option<Conditions>>,
 }
 
 impl Clients {
@@ -144,12 +142,6 @@ impl Clients {
     /// Changes whenever a client comes or goes.
     pub fn population(&self) -> watch::Receiver<u64> {
         self.population.subscribe()
-    }
-
-    /// Notes the conditions as they were just seen; whether they are news. Sensors are read when clients work, not by a timer.
-    pub fn conditions_changed(&self, now: Conditions) -> bool {
-        let mut last = self.conditions.lock().expect("no holder of this lock panics");
-        last.replace(now).is_some_and(|before| before != now)
     }
 
     /// Tells every stream that there is something new.

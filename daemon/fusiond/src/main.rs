@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use fusiond::logs;
-use fusiond::machine::{MachineChoice, MachineChoiceError};
-use fusiond::sensors::{FixedSensors, Sensors, SystemSensors};
+use fusiond::machine::MachineChoiceError;
+use fusiond::sensors::Sensors;
+use fusiond::sensors::choice::{SensorChoice, SensorChoiceError};
 use fusiond::server::{self, ServerError};
 use fusiond::settings::{Settings, SettingsError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -46,28 +47,54 @@ fn misconfigured(error: &SettingsError) -> Failure {
 }
 
 fn daemon(arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { socket, state_dir, config_dir, machine, worker, worker_arguments, worker_limit, .. } =
-        arguments;
+    let Arguments {
+        socket,
+        state_dir,
+        config_dir,
+        machine,
+        sensors,
+        measuring_lock,
+        worker,
+        worker_arguments,
+        worker_limit,
+        ..
+    } = arguments;
     let mut settings = Settings::new(socket, state_dir, config_dir, worker, worker_arguments)
         .map_err(|error| misconfigured(&error))?;
+    if let Some(lock) = measuring_lock {
+        settings.measuring_lock = Some(lock);
+    }
     if let Some(machine) = machine {
         settings.machine =
             machine.parse().map_err(|error: MachineChoiceError| misconfigured(&error.into()))?;
+        settings.measuring_lock = settings.measuring_lock.filter(|_| settings.machine.stand_in().is_none());
+    }
+    if let Some(sensors) = sensors {
+        let chosen = sensors.parse().map_err(|error: SensorChoiceError| misconfigured(&error.into()))?;
+        settings.sensors = Some(chosen);
     }
     settings.worker.answer_limit = Duration::from_secs(worker_limit);
     let (logs, file) = logs::start(&settings.log_directory());
     if let Err(error) = file {
         tracing::warn!("{error}");
     }
+    let sensors = SensorChoice::open(settings.sensors.clone(), settings.machine)
+        .map_err(|error| misconfigured(&error.into()))?;
     // One thread: every call is short, measuring happens in another process, and the store has a thread of its own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| (70, format!("the system refuses a runtime: {error}")))?;
-    runtime.block_on(serve(settings, logs.filter())).map_err(|error| (error.exit_code(), error.to_string()))
+    runtime
+        .block_on(serve(settings, sensors, logs.filter()))
+        .map_err(|error| (error.exit_code(), error.to_string()))
 }
 
-async fn serve(settings: Settings, filter: logs::Filter) -> Result<(), ServerError> {
+async fn serve(
+    settings: Settings,
+    sensors: Arc<dyn Sensors>,
+    filter: logs::Filter,
+) -> Result<(), ServerError> {
     let drain = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -86,11 +113,6 @@ async fn serve(settings: Settings, filter: logs::Filter) -> Result<(), ServerErr
         tracing::warn!("asked twice: ending at once");
         std::process::exit(EXIT_INTERRUPTED);
     });
-    // The state of this machine says nothing about another one.
-    let sensors: Arc<dyn Sensors> = match settings.machine {
-        MachineChoice::Worker => Arc::new(SystemSensors),
-        MachineChoice::Recorded(..) | MachineChoice::Modelled(_) => Arc::new(FixedSensors::default()),
-    };
     server::run(settings, sensors, filter, drain).await
 }
 

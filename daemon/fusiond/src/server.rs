@@ -40,7 +40,8 @@ use crate::knowledge::Knowledge;
 use crate::logs;
 use crate::machine::is_stand_in;
 use crate::measure::unix_ms;
-use crate::sensors::{Recent, Sensors};
+use crate::recalibration::{self, Recalibration};
+use crate::sensors::{SensorWatch, Sensors};
 use crate::service::{
     AttachmentService, CalibrationService, ControlService, GatesService, Parts, RatiosService, StoreService,
     admit_own_user,
@@ -133,11 +134,17 @@ pub async fn run(
         let jobs = Arc::clone(&parts.jobs);
         async move { jobs.identify().await }
     });
+    let look = tokio::spawn({
+        let (sensors, busy) = (Arc::clone(&parts.sensors), parts.clients.busy());
+        async move { sensors.run(busy).await }
+    });
+    let recalibrate = tokio::spawn(recalibration::run(Arc::clone(&parts)));
     let tell = tokio::spawn(snapshot::keep(Arc::clone(&parts)));
     let background = [
         tokio::spawn(keeper.run()),
         tokio::spawn(reload_on_hangup(signal(SignalKind::hangup())?, parts.reloader.clone())),
         tokio::spawn(follow_log_filter(parts.configuration.clone(), filter)),
+        look,
         tell,
     ];
     let served = serve(Arc::clone(&parts), listener, drain).await;
@@ -146,6 +153,7 @@ pub async fn run(
     // Dropping the task drops its worker, which ends the process.
     identify.abort();
     let closing = async {
+        let _ = recalibrate.await;
         let _ = jobs.await;
         parts.store.close().await;
     };
@@ -205,15 +213,18 @@ fn open(
     let table = Arc::new(Table::new(records.into_iter().map(|stored| stored.record)));
     let store = StoreHandle::spawn(opened.store)?;
     let clients = Arc::new(Clients::default());
+    let sensors = Arc::new(SensorWatch::new(sensors));
     let workshop = Workshop {
         machine: settings.machine,
         worker: settings.worker.clone(),
         busy: clients.busy(),
-        sensors: Arc::clone(&sensors),
+        sensors: Arc::clone(&sensors) as Arc<dyn Sensors>,
         table: Arc::clone(&table),
         store: store.clone(),
         identity: watch::Sender::new(identity),
     };
+    let planner = recalibration::planner(&settings.state_directory, sensors.last().conditions());
+    let recalibration = Recalibration::new(planner);
     let gates = snapshot::restore_gates(&settings.state_directory);
     let knowledge = Arc::new(Knowledge::new(Arc::clone(&table)));
     Ok(Arc::new(Parts {
@@ -224,8 +235,9 @@ fn open(
         table,
         configuration,
         reloader,
+        recalibration,
         jobs: Jobs::new(workshop, drain.clone()),
-        sensors: Recent::new(sensors),
+        sensors,
         store,
         store_health: opened.health,
         started_at_unix_ms: unix_ms(SystemTime::now()),

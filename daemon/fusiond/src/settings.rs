@@ -8,6 +8,8 @@ use fusion_proto::endpoint::{EndpointError, SocketPath};
 use fusion_proto::state::{StateError, configuration_directory, state_directory};
 
 use crate::machine::{MachineChoice, MachineChoiceError};
+use crate::sensors::ScriptError;
+use crate::sensors::choice::{SensorChoice, SensorChoiceError};
 
 /// The environment variable that names the worker program.
 pub const WORKER_VARIABLE: &str = "FUSION_WORKER";
@@ -23,6 +25,12 @@ pub enum SettingsError {
     /// No machine has that name.
     #[error(transparent)]
     Machine(#[from] MachineChoiceError),
+    /// There are no such sensors.
+    #[error(transparent)]
+    Sensors(#[from] SensorChoiceError),
+    /// The sensors' script can't be used.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
     /// There is no state directory.
     #[error(transparent)]
     State(#[from] StateError),
@@ -52,6 +60,10 @@ pub struct Settings {
     pub configuration_directory: PathBuf,
     /// Whose calls it times.
     pub machine: MachineChoice,
+    /// What tells the state of the machine; `None` for what fits it.
+    pub sensors: Option<SensorChoice>,
+    /// The file that the one measuring daemon of this machine locks; `None` where nothing is measured for real.
+    pub measuring_lock: Option<PathBuf>,
     /// How it starts a worker.
     pub worker: WorkerSettings,
     /// How long open calls may take to end once the daemon drains.
@@ -82,6 +94,8 @@ impl Settings {
             configuration_directory: configuration_directory(config_dir, state_dir.as_deref())?,
             state_directory: state_directory(state_dir)?,
             machine: MachineChoice::default(),
+            measuring_lock: Some(crate::recalibration::default_measuring_lock()),
+            sensors: None,
             worker: WorkerSettings {
                 program: worker.unwrap_or_else(default_worker),
                 arguments: worker_arguments,

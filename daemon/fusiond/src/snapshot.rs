@@ -15,7 +15,7 @@ use crate::service::Parts;
 /// How long news wait for more: they come with the calls of clients.
 const GATHERING: Duration = Duration::from_millis(500);
 
-/// Announces what jobs commit, and writes the file at the start and after each change.
+/// Announces what jobs commit and other conditions, and writes the file at the start and after each change.
 pub async fn keep(parts: Arc<Parts>) {
     // Writing waits for more; telling doesn't.
     tokio::select! {
@@ -27,6 +27,7 @@ pub async fn keep(parts: Arc<Parts>) {
 async fn announce(parts: &Parts) {
     let mut commits = parts.jobs.commits();
     let mut identity = parts.jobs.identity();
+    let mut conditions = parts.sensors.subscribe();
     loop {
         tokio::select! {
             record = commits.recv() => match record {
@@ -36,6 +37,7 @@ async fn announce(parts: &Parts) {
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
             },
             changed = identity.changed() => if changed.is_err() { return },
+            changed = conditions.changed() => if changed.is_err() { return },
         }
         parts.clients.announce();
     }

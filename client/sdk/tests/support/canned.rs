@@ -39,6 +39,71 @@ pub fn conditions() -> v1::Conditions {
     }
 }
 
+/// Files that hold, and one thing in them that can't be split.
+pub fn configuration() -> v1::ConfigurationStatus {
+    v1::ConfigurationStatus {
+        directory: "/home/acme/.config/fusion".to_owned(),
+        state: Some(v1::PartStatus { health: v1::Health::Ok.into(), detail: String::new() }),
+        wanted_shapes: 5,
+        skipped: vec![
+            "models/mixture: 60 routed experts: they run through gather_mm, each with a few rows".to_owned(),
+        ],
+        read_at_unix_ms: THEN,
+    }
+}
+
+/// A planner that waits for credit.
+pub fn planner() -> v1::PlannerStatus {
+    v1::PlannerStatus {
+        decision: "not now: the duty budget has 0.4 s, and 512x896x4864 takes up to 0.6 s; next look at 2026-01-02 03:04:25 UTC"
+            .to_owned(),
+        next_shape: "512x896x4864 f32 nk".to_owned(),
+        looks_again_at_unix_ms: THEN + 20_000,
+        credit_ms: 400.0,
+        duty: 0.01,
+        wanted: 5,
+        stale: vec![v1::StaleShape {
+            shape: "512x896x4864 f32 nk".to_owned(),
+            reason: "these conditions were never seen".to_owned(),
+        }],
+        troubles: vec![v1::Trouble {
+            subject: "512x896x896 f32 nk".to_owned(),
+            reason: "the worker was ended by signal 9".to_owned(),
+            times: 2,
+            retry_at_unix_ms: THEN + 600_000,
+        }],
+        paused: false,
+        paused_until_unix_ms: 0,
+    }
+}
+
+/// When a pause of so many seconds ends.
+pub fn paused_until(seconds: u64) -> u64 {
+    if seconds == 0 { 0 } else { THEN + 1000 * seconds }
+}
+
+/// A quiet machine.
+pub fn readings() -> v1::Readings {
+    v1::Readings {
+        source: "this machine".to_owned(),
+        available_memory_bytes: Some(6 << 30),
+        cpu_pressure: Some(0.02),
+        ..Default::default()
+    }
+}
+
+/// Three calibrations of a shape, the newest first, each a day older than the one before.
+pub fn history(shape: &v1::Shape) -> Vec<v1::Estimate> {
+    const DAY: u64 = 24 * 3600 * 1000;
+    (0..3)
+        .map(|days| {
+            let newest = estimate(shape);
+            let measured_at_unix_ms = newest.measured_at_unix_ms - days * DAY;
+            v1::Estimate { measured_at_unix_ms, ratio: newest.ratio - 0.02 * days as f64, ..newest }
+        })
+        .collect()
+}
+
 /// What is believed of a shape: a split gains where the layer is not small.
 pub fn estimate(shape: &v1::Shape) -> v1::Estimate {
     let layer = shape.layer.clone().unwrap();

@@ -167,7 +167,10 @@ impl Control for Service {
             worker: Some(ok("")),
             draining: false,
             clients: self.script.summary,
-            configuration: None,
+            configuration: Some(canned::configuration()),
+            planner: Some(canned::planner()),
+            conditions_since_unix_ms: canned::THEN,
+            readings: Some(canned::readings()),
         }))
     }
 
@@ -175,7 +178,20 @@ impl Control for Service {
         &self,
         _: Request<v1::ReloadConfigurationRequest>,
     ) -> Result<Response<v1::ReloadConfigurationReply>, Status> {
-        Err(Status::unimplemented("a script has no configuration"))
+        self.refused()?;
+        Ok(Response::new(v1::ReloadConfigurationReply { configuration: Some(canned::configuration()) }))
+    }
+
+    async fn pause(&self, request: Request<v1::PauseRequest>) -> Result<Response<v1::PauseReply>, Status> {
+        self.refused()?;
+        let paused_until_unix_ms = canned::paused_until(request.into_inner().seconds);
+        let planner = v1::PlannerStatus { paused: true, paused_until_unix_ms, ..canned::planner() };
+        Ok(Response::new(v1::PauseReply { planner: Some(planner) }))
+    }
+
+    async fn resume(&self, _: Request<v1::ResumeRequest>) -> Result<Response<v1::ResumeReply>, Status> {
+        self.refused()?;
+        Ok(Response::new(v1::ResumeReply { planner: Some(canned::planner()) }))
     }
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainReply>, Status> {
@@ -243,6 +259,18 @@ impl Ratios for Service {
             cliffs: canned::cliffs(),
             answer: Some(answer),
         }))
+    }
+
+    async fn list_history(
+        &self,
+        request: Request<v1::ListHistoryRequest>,
+    ) -> Result<Response<v1::ListHistoryReply>, Status> {
+        self.refused()?;
+        let request = request.into_inner();
+        let kept = canned::history(&request.shape.unwrap_or_default());
+        let total = kept.len() as u32;
+        let estimates = kept.into_iter().take(request.limit.max(1) as usize).collect();
+        Ok(Response::new(v1::ListHistoryReply { estimates, total }))
     }
 }
 

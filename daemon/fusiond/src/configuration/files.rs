@@ -99,7 +99,9 @@ impl Default for Said {
         Self {
             duty: DutyShares::default(),
             patience: Patience::default(),
-            shapes: Vec::new(), rows: vec![USUAL_ROWS], log_filter: None,
+            shapes: Vec::new(),
+            rows: vec![USUAL_ROWS],
+            log_filter: None,
         }
     }
 }

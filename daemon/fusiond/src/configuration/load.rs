@@ -87,7 +87,13 @@ pub fn load(directory: &Path) -> Result<Configuration, ConfigurationError> {
     if wanted.len() > MOST_SHAPES {
         return Err(ConfigurationError::TooManyShapes(wanted.len()));
     }
-    Ok(Configuration { duty: said.duty, patience: said.patience, wanted, skipped, log_filter: said.log_filter })
+    Ok(Configuration {
+        duty: said.duty,
+        patience: said.patience,
+        wanted,
+        skipped,
+        log_filter: said.log_filter,
+    })
 }
 
 fn keep_first(wanted: &mut Vec<Wanted>) {

@@ -1,7 +1,6 @@
 //! Asks the planner, and does what it says.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -33,11 +32,10 @@ const CLOCK_GAP: Duration = Duration::from_millis(500);
 const BREATH: Duration = Duration::from_millis(20);
 
 /// Keeps what is wanted known until the daemon drains.
-pub async fn run(parts: Arc<Parts>, lock_path: PathBuf) {
+pub async fn run(parts: Arc<Parts>) {
     let mut driver = Driver {
         changes: Changes::of(&parts),
         parts,
-        lock_path,
         lock: None,
         recent: Recent::default(),
         clocks: Clocks::now(),
@@ -56,7 +54,6 @@ pub async fn run(parts: Arc<Parts>, lock_path: PathBuf) {
 struct Driver {
     parts: Arc<Parts>,
     changes: Changes,
-    lock_path: PathBuf,
     lock: Option<MeasuringLock>,
     recent: Recent,
     clocks: Clocks,
@@ -135,8 +132,7 @@ impl Driver {
             wants: &wants,
         };
         let decision = self.parts.recalibration.planner().decide(&inputs);
-        self.served =
-            wants.iter().filter_map(|want| Some((want.shape, want.known.lines()?))).collect();
+        self.served = wants.iter().filter_map(|want| Some((want.shape, want.known.lines()?))).collect();
         let view = self.view(at, &decision, &wants);
         (decision, view)
     }
@@ -174,11 +170,13 @@ impl Driver {
 
     /// Held from the first question on; asked for anew as long as another daemon has it.
     fn lock(&mut self) -> Lock {
+        // Data is measured by as many as like to.
+        let Some(path) = &self.parts.settings.measuring_lock else { return Lock::Held };
         if self.lock.is_none() {
-            match MeasuringLock::try_acquire(&self.lock_path) {
+            match MeasuringLock::try_acquire(path) {
                 Ok(lock) => self.lock = lock,
                 Err(error) => {
-                    return Lock::Elsewhere(Some(format!("{}: {error}", self.lock_path.display())));
+                    return Lock::Elsewhere(Some(format!("{}: {error}", path.display())));
                 }
             }
         }

@@ -40,7 +40,8 @@ fn open(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         opened => return opened,
     }
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o644).custom_flags(no_follow()).open(path);
+    let made =
+        OpenOptions::new().write(true).create_new(true).mode(0o644).custom_flags(no_follow()).open(path);
     match made {
         // Another daemon was a moment faster.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

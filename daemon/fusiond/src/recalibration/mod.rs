@@ -32,8 +32,8 @@ pub use driver::run;
 pub use measuring_lock::default_path as default_measuring_lock;
 
 /// The planner of this machine, with the budget that was kept in `state_directory`.
-pub fn planner(state_directory: &Path, policy: Policy, conditions: Conditions) -> Planner {
-    Planner::new(policy, state_file::read(state_directory), now(), conditions)
+pub fn planner(state_directory: &Path, conditions: Conditions) -> Planner {
+    Planner::new(Policy::default(), state_file::read(state_directory), now(), conditions)
 }
 
 /// What the planner does, for people.

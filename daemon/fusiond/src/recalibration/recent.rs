@@ -66,7 +66,7 @@ mod tests {
         let (mut recent, start) = (Recent::default(), Moment::from_unix_ms(1_000_000));
         recent.see(&client(64, 0), start);
         recent.see(&client(128, 512), start.after(Duration::from_secs(3600)));
-        let mut rows: Vec<u32> = recent.shapes(start.after(LATELY / 2)).map(|shape| shape.rows()).collect();
+        let mut rows: Vec<u32> = recent.shapes(start.after(LATELY / 2)).map(Shape::rows).collect();
         rows.sort_unstable();
         assert_eq!(rows, [512, TYPICAL_ROWS]);
         assert_eq!(recent.shapes(start.after(LATELY)).count(), 1);

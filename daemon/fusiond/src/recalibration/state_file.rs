@@ -25,9 +25,13 @@ pub(crate) fn read(state_directory: &Path) -> Option<PlannerState> {
             return None;
         }
     };
-    serde_json::from_str(&text)
-        .inspect_err(|error| tracing::warn!("the planner's budget in {} starts anew: {error}", path.display()))
-        .ok()
+    match serde_json::from_str(&text) {
+        Ok(state) => Some(state),
+        Err(error) => {
+            tracing::warn!("the planner's budget in {} starts anew: {error}", path.display());
+            None
+        }
+    }
 }
 
 /// Keeps `state`.
@@ -54,8 +58,7 @@ mod tests {
     fn what_is_written_is_read_and_nonsense_is_nothing() {
         let place = TempDir::new().unwrap();
         assert_eq!(read(place.path()), None);
-        let planner =
-            Planner::new(Policy::default(), None, Moment::from_unix_ms(5), Conditions::default());
+        let planner = Planner::new(Policy::default(), None, Moment::from_unix_ms(5), Conditions::default());
         let state = planner.state(Moment::from_unix_ms(9));
         write(place.path(), &state).unwrap();
         assert_eq!(read(place.path()), Some(state));

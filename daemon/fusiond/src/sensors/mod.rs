@@ -1,14 +1,28 @@
 //! In which state the machine is.
 //!
+//! ```text
+//! system: macOS or Linux --+
+//! scripted: a file --------+--> Sensors --> SensorWatch --> whoever asks, and watch::Receiver<Observed>
+//! fixed: as told ----------+        (decode: what the values mean)
+//! ```
+//!
 //! Every value is optional: a sensor that is absent or speaks nonsense makes a condition unknown, never a wrong one.
 
-#[cfg(target_os = "linux")]
-mod linux;
+pub mod choice;
+pub mod decode;
+mod readings;
+mod scripted;
+mod system;
+mod watch;
 
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::pin::Pin;
 
 use fusion_calibrations::conditions::Conditions;
+
+pub use readings::Readings;
+pub use scripted::{ScriptError, ScriptedSensors};
+pub use system::SystemSensors;
+pub use watch::{Observed, SensorWatch};
 
 /// What tells the state of the machine. A trait because tests and demos script it.
 pub trait Sensors: Send + Sync {
@@ -17,131 +31,55 @@ pub trait Sensors: Send + Sync {
 
     /// Memory that a new process could use without pushing others out, in bytes; `None` if nobody says.
     fn available_memory_bytes(&self) -> Option<u64>;
+
+    /// Everything that can be said now. Some files and calls: for once before and after something, not around every call.
+    fn readings(&self) -> Readings;
+
+    /// Tells that a look is worth it. Called once, inside a tokio runtime; never an event by default.
+    fn events(&self) -> Box<dyn Events> {
+        Box::new(Never)
+    }
+
+    /// Where the readings come from, for people: "this machine", "scripted: sensors.toml".
+    fn source(&self) -> String;
 }
 
-/// The sensors of this machine.
-#[derive(Debug, Default)]
-pub struct SystemSensors;
-
-#[cfg(target_os = "linux")]
-impl Sensors for SystemSensors {
-    fn conditions(&self) -> Conditions {
-        linux::conditions()
-    }
-
-    fn available_memory_bytes(&self) -> Option<u64> {
-        linux::available_memory_bytes()
-    }
+/// Events of a system: something may have changed.
+pub trait Events: Send {
+    /// Waits for the next. Dropping the future loses nothing.
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-#[cfg(target_os = "macos")]
-impl Sensors for SystemSensors {
-    fn conditions(&self) -> Conditions {
-        use fusion_calibrations::conditions::Memory;
+/// Nothing ever happens.
+struct Never;
 
-        // `kern.memorystatus_vm_pressure_level`: 1 normal, 2 warn, 4 critical (XNU, bsd/kern/kern_memorystatus_notify.c).
-        let memory = match crate::platform::sysctl_i32(c"kern.memorystatus_vm_pressure_level") {
-            Some(1) => Memory::Normal,
-            Some(2) => Memory::Warn,
-            Some(4) => Memory::Critical,
-            _ => Memory::Unknown,
-        };
-        Conditions { memory, ..Conditions::default() }
-    }
-
-    fn available_memory_bytes(&self) -> Option<u64> {
-        // `kern.memorystatus_level` is the share of memory that can be had without swapping, in percent.
-        let percent = crate::platform::sysctl_i32(c"kern.memorystatus_level")?;
-        let installed = crate::platform::sysctl_u64(c"hw.memsize")?;
-        Some(installed / 100 * u64::try_from(percent).ok()?.min(100))
+impl Events for Never {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::pending())
     }
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-impl Sensors for SystemSensors {
-    fn conditions(&self) -> Conditions {
-        Conditions::default()
-    }
-
-    fn available_memory_bytes(&self) -> Option<u64> {
-        None
-    }
-}
-
-/// Sensors whose conditions are read at most once in [`Recent::FOR`]: answering a question must not cost a walk through the file system.
-pub struct Recent {
-    sensors: Arc<dyn Sensors>,
-    last: Mutex<Option<(Instant, Conditions)>>,
-}
-
-impl Recent {
-    /// How long conditions count as present. Heat and memory pressure change over seconds.
-    pub const FOR: Duration = Duration::from_millis(500);
-
-    /// The recent conditions of `sensors`.
-    pub fn new(sensors: Arc<dyn Sensors>) -> Self {
-        Self { sensors, last: Mutex::default() }
-    }
-
-    /// The conditions, at most [`Self::FOR`] old.
-    pub fn conditions(&self) -> Conditions {
-        let mut last = self.last.lock().expect("no holder of this lock panics");
-        match *last {
-            Some((at, conditions)) if at.elapsed() < Self::FOR => conditions,
-            _ => {
-                let conditions = self.sensors.conditions();
-                *last = Some((Instant::now(), conditions));
-                conditions
-            }
-        }
-    }
-}
-
-/// Conditions that stay as they are told: for tests and demos.
+/// Readings that stay as they are told: for tests, and for machines that are data.
 #[derive(Debug, Default)]
 pub struct FixedSensors {
-    /// What [`Sensors::conditions`] says.
-    pub conditions: Conditions,
-    /// What [`Sensors::available_memory_bytes`] says.
-    pub available_memory_bytes: Option<u64>,
+    /// What they say.
+    pub readings: Readings,
 }
 
 impl Sensors for FixedSensors {
     fn conditions(&self) -> Conditions {
-        self.conditions
+        self.readings.conditions
     }
 
     fn available_memory_bytes(&self) -> Option<u64> {
-        self.available_memory_bytes
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    #[derive(Default)]
-    struct Counting(AtomicU32);
-
-    impl Sensors for Counting {
-        fn conditions(&self) -> Conditions {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            Conditions::default()
-        }
-
-        fn available_memory_bytes(&self) -> Option<u64> {
-            None
-        }
+        self.readings.available_memory_bytes
     }
 
-    #[test]
-    fn questions_in_a_row_read_the_sensors_once() {
-        let sensors = Arc::new(Counting::default());
-        let recent = Recent::new(Arc::clone(&sensors) as Arc<dyn Sensors>);
-        for _ in 0..100 {
-            recent.conditions();
-        }
-        assert!(sensors.0.load(Ordering::Relaxed) < 10);
+    fn readings(&self) -> Readings {
+        self.readings.clone()
+    }
+
+    fn source(&self) -> String {
+        "none: the machine is data".to_owned()
     }
 }

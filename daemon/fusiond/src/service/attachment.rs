@@ -131,9 +131,6 @@ async fn listen(
                     v1::ActivityState::Busy => Activity::Busy,
                     v1::ActivityState::Idle | v1::ActivityState::Unspecified => Activity::Idle,
                 });
-                if parts.clients.conditions_changed(parts.sensors.conditions()) {
-                    parts.clients.announce();
-                }
             }
             Some(Said::Observations(observations)) => parts.observe(member, &observations)?,
             Some(Said::GateReport(report)) => parts.take_report(member, &report)?,
@@ -244,7 +241,7 @@ impl Teller {
         if std::mem::replace(&mut self.compared, revision) == revision {
             return (None, Vec::new());
         }
-        let conditions = parts.sensors.conditions();
+        let conditions = parts.sensors.last().conditions();
         let layers = parts.layers(self.identity.as_ref(), member.introduction(), conditions, revision);
         let before = std::mem::replace(&mut self.layers, layers);
         let changed = self.layers.iter().enumerate().filter(|(place, now)| before.get(*place) != Some(*now));
@@ -286,7 +283,7 @@ impl Parts {
         introduction: &Introduction,
         revision: u64,
     ) -> v1::Snapshot {
-        let conditions = self.sensors.conditions();
+        let conditions = self.sensors.recent().conditions();
         let layers = self.layers(identity, introduction, conditions, revision);
         v1::Snapshot {
             revision,
@@ -362,9 +359,9 @@ impl Parts {
         // The worker measures with its own engine only: what another one sees is no reason to.
         let is_workers = own.as_ref().is_none_or(|own| *own == engine);
         let engine = own.unwrap_or(engine);
-        let conditions = self.sensors.conditions();
+        let conditions = self.sensors.recent().conditions();
         let running = Running { chip: &chip, engine: &engine, conditions };
-        let mut news = self.clients.conditions_changed(conditions);
+        let mut news = false;
         for split in &observations.splits {
             let layer = split.layer.as_ref().map(Layer::try_from);
             let Some(Ok(layer)) = layer else {

@@ -52,7 +52,12 @@ fn job(request: &v1::CalibrateRequest) -> Result<JobRequest, Status> {
     let all: Vec<Shape> = request.shapes.iter().map(|wire| shape(Some(wire))).collect::<Result<_, _>>()?;
     let mut seen = HashSet::new();
     let shapes = all.into_iter().filter(|shape| seen.insert(*shape)).collect();
-    Ok(JobRequest { title: request.title.chars().take(LONGEST_TITLE).collect(), shapes, freshness, machine_ms: Budget::MACHINE_MS })
+    Ok(JobRequest {
+        title: request.title.chars().take(LONGEST_TITLE).collect(),
+        shapes,
+        freshness,
+        machine_ms: Budget::MACHINE_MS,
+    })
 }
 
 /// The events of a job. The handle lives in the stream, so a caller that goes away cancels the job.

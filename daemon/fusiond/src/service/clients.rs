@@ -140,7 +140,7 @@ impl<'a> Lookup<'a> {
             records.entry(record.estimate.shape.layer()).or_default().push(record);
         }
         let rule = identity.map(|identity| parts.table.row_rule(&identity.chip)).unwrap_or_default();
-        Self { identity, conditions: parts.sensors.conditions(), records, rule }
+        Self { identity, conditions: parts.sensors.recent().conditions(), records, rule }
     }
 
     /// Which knowledge answers a client for a layer.

@@ -13,6 +13,7 @@ use crate::configuration;
 use crate::jobs::{Board, EndedJob, JobView};
 use crate::measure::unix_ms;
 use crate::planner::{Hold, Moment};
+use crate::sensors::{Observed, Sensors};
 use crate::store::Health;
 
 /// Looks at and steers the daemon.
@@ -120,6 +121,7 @@ impl Parts {
         let identity = self.jobs.identity().borrow().clone();
         let counts = self.table.counts(identity.as_ref());
         let (board, waiting) = self.jobs.status();
+        let observed = self.sensors.refresh();
         v1::GetStatusReply {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             protocol: PROTOCOL,
@@ -130,7 +132,7 @@ impl Parts {
             chip: identity.as_ref().map(|identity| (&identity.chip).into()),
             engine: identity.as_ref().map(|identity| (&identity.engine).into()),
             units: identity.map(|identity| identity.units).unwrap_or_default(),
-            conditions: Some(self.sensors.conditions().into()),
+            conditions: Some(observed.conditions().into()),
             running: board.running.as_ref().map(job),
             waiting: waiting.iter().map(job).collect(),
             last_job: board.last.as_ref().map(ended),
@@ -148,6 +150,8 @@ impl Parts {
                 &self.settings.configuration_directory,
                 &self.configuration.borrow(),
             )),
+            conditions_since_unix_ms: observed.since_unix_ms,
+            readings: Some(readings(&observed, self.sensors.source())),
         }
     }
 }
@@ -163,6 +167,25 @@ fn configuration_status(directory: &Path, current: &configuration::Current) -> v
         wanted_shapes: u32::try_from(current.configuration.wanted.len()).unwrap_or(u32::MAX),
         skipped: current.configuration.skipped.clone(),
         read_at_unix_ms: current.read_at_unix_ms,
+    }
+}
+
+fn readings(observed: &Observed, source: String) -> v1::Readings {
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let readings = &observed.readings;
+    v1::Readings {
+        source,
+        available_memory_bytes: readings.available_memory_bytes,
+        swapped_in_pages: readings.swapped_in_pages,
+        cpu_pressure: readings.cpu_pressure,
+        gpu_busy: readings.gpu_busy,
+        user_idle_ms: readings.user_idle.map(ms),
+        display_asleep: readings.display_asleep,
+        dark_wake: readings.dark_wake,
+        slept_ms: readings.slept.map(ms),
+        throttle_events: readings.throttle_events,
+        cpu_speed_limit: readings.cpu_speed_limit,
+        woke_at_unix_ms: observed.woke_at_unix_ms,
     }
 }
 

@@ -24,9 +24,9 @@ use crate::clients::Clients;
 use crate::configuration;
 use crate::gates::Gates;
 use crate::jobs::Jobs;
-use crate::recalibration::Recalibration;
 use crate::knowledge::Knowledge;
-use crate::sensors::Recent;
+use crate::recalibration::Recalibration;
+use crate::sensors::SensorWatch;
 use crate::settings::Settings;
 use crate::store::{Health, StoreHandle};
 use crate::table::{Identity, Table};
@@ -62,7 +62,7 @@ pub struct Parts {
     /// The queue.
     pub jobs: Arc<Jobs>,
     /// The state of the machine.
-    pub sensors: Recent,
+    pub sensors: Arc<SensorWatch>,
     /// What is kept.
     pub store: StoreHandle,
     /// How the store was found at the start.

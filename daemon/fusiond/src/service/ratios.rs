@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use fusion_calibrations::estimate::StaleReason;
 use fusion_calibrations::lookup::{Answer, Query};
 use fusion_calibrations::record::Record;
 use fusion_calibrations::rows::RowRule;
@@ -14,6 +15,9 @@ use fusion_proto::v1::ratios_server::Ratios;
 use tonic::{Request, Response, Status};
 
 use super::{Parts, engine, explain, shape};
+use crate::planner::Known;
+use crate::recalibration::Recalibration;
+use crate::store::{CalibrationKey, Stored};
 use crate::table::{self, Identity, Table};
 
 const DEFAULT_PAGE: u32 = 100;
@@ -61,6 +65,27 @@ impl Ratios for RatiosService {
         let shape = shape(request.shape.as_ref())?;
         Ok(Response::new(self.question(shape, request.engine).await.explain(&self.0.table)))
     }
+
+    async fn list_history(
+        &self,
+        request: Request<v1::ListHistoryRequest>,
+    ) -> Result<Response<v1::ListHistoryReply>, Status> {
+        let request = request.into_inner();
+        let shape = shape(request.shape.as_ref())?;
+        let limit = match request.limit {
+            0 => DEFAULT_PAGE,
+            limit => limit.min(LARGEST_PAGE),
+        };
+        let Some(identity) = self.0.identity().await else {
+            return Ok(Response::new(v1::ListHistoryReply::default()));
+        };
+        let mut past = self.history(&identity, shape).await?;
+        past.sort_by_key(|stored| std::cmp::Reverse(stored.revision));
+        let total = u32::try_from(past.len()).unwrap_or(u32::MAX);
+        past.truncate(limit as usize);
+        let estimates = past.iter().map(|stored| wire_estimate(&stored.record, Some(&identity))).collect();
+        Ok(Response::new(v1::ListHistoryReply { estimates, total }))
+    }
 }
 
 impl RatiosService {
@@ -70,8 +95,22 @@ impl RatiosService {
             identity.as_ref().map(|identity| self.0.table.of_chip(&identity.chip)).unwrap_or_default();
         let rule =
             identity.as_ref().map(|identity| self.0.table.row_rule(&identity.chip)).unwrap_or_default();
-        let conditions = self.0.sensors.conditions();
-        Question { shape, identity, wire_engine, records, rule, conditions }
+        let conditions = self.0.sensors.recent().conditions();
+        let recalibration = Arc::clone(&self.0.recalibration);
+        Question { shape, identity, wire_engine, records, rule, conditions, recalibration }
+    }
+}
+
+impl RatiosService {
+    /// Every calibration of a shape on this chip that is still kept: by each engine, under all conditions.
+    async fn history(&self, identity: &Identity, shape: Shape) -> Result<Vec<Stored>, Status> {
+        let records = self.0.table.of_chip(&identity.chip);
+        let mut past = Vec::new();
+        for record in records.iter().filter(|record| record.estimate.shape == shape) {
+            let of_key = self.0.store.history(CalibrationKey::of(record)).await;
+            past.extend(of_key.map_err(|error| Status::internal(error.to_string()))?);
+        }
+        Ok(past)
     }
 }
 
@@ -83,6 +122,7 @@ struct Question {
     records: Vec<Arc<Record>>,
     rule: RowRule,
     conditions: fusion_calibrations::conditions::Conditions,
+    recalibration: Arc<Recalibration>,
 }
 
 impl Question {
@@ -112,18 +152,24 @@ impl Question {
         answer: &Answer<'_>,
         record: Option<&Arc<Record>>,
     ) -> v1::GetRatioReply {
+        let stale = self.staleness(answer);
         v1::GetRatioReply {
             ratio: answer.ratio.get(),
             secondary_rows: answer.secondary_rows,
             lines: answer.lines.map(Into::into),
             source: v1::Source::from(answer.source).into(),
-            estimate: record.map(|record| {
-                fusion_proto::estimate(&record.estimate, &record.chip, &record.engine, answer.stale)
-            }),
+            estimate: record
+                .map(|record| fusion_proto::estimate(&record.estimate, &record.chip, &record.engine, stale)),
             conditions: Some(self.conditions.into()),
-            stale_reason: answer.stale.map(|reason| reason.to_string()).unwrap_or_default(),
+            stale_reason: stale.map(|reason| reason.to_string()).unwrap_or_default(),
             chip: Some((&identity.chip).into()),
         }
+    }
+
+    /// Why what answers should be measured anew: by the lookup, or by what the planner knows of age and drift.
+    fn staleness(&self, answer: &Answer<'_>) -> Option<StaleReason> {
+        let by_planner = || self.recalibration.staleness(self.shape, &Known::of(answer))?.mark();
+        answer.stale.or_else(by_planner)
     }
 
     fn unknown_machine(&self) -> v1::GetRatioReply {
@@ -188,8 +234,6 @@ impl Question {
 }
 
 fn wire_estimate(record: &Record, identity: Option<&Identity>) -> v1::Estimate {
-    use fusion_calibrations::estimate::StaleReason;
-
     let other_engine =
         identity.is_some_and(|identity| record.chip == identity.chip && record.engine != identity.engine);
     let stale = other_engine.then_some(StaleReason::EngineChanged);

@@ -57,6 +57,8 @@ impl Place {
     pub fn command(&self, script: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fusiond"));
         command.arg("--socket").arg(self.socket().as_path()).arg("--state-dir").arg(self.state());
+        // Daemons that are tested at once measure at once.
+        command.arg("--measuring-lock").arg(self.directory.path().join("measuring.lock"));
         command.arg("--worker").arg(std::env::current_exe().unwrap());
         command.args(["--worker-arg", scripted_worker::FLAG, "--worker-arg", script]);
         command.stdin(Stdio::null()).stderr(Stdio::piped());

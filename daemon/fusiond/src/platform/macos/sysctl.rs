@@ -1,21 +1,17 @@
-//! What only the operating system knows. The one module of this crate that calls C.
+//! Values of sysctl(3). The program of that name may not be in a LaunchAgent's PATH.
 
-#[cfg(target_os = "macos")]
 use std::ffi::CStr;
 
 /// A 32-bit value of `sysctlbyname`; `None` if it doesn't exist or has another size.
-#[cfg(target_os = "macos")]
 pub(crate) fn sysctl_i32(name: &CStr) -> Option<i32> {
     sysctl(name).map(i32::from_ne_bytes)
 }
 
 /// A 64-bit value of `sysctlbyname`; `None` if it doesn't exist or has another size.
-#[cfg(target_os = "macos")]
 pub(crate) fn sysctl_u64(name: &CStr) -> Option<u64> {
     sysctl(name).map(u64::from_ne_bytes)
 }
 
-#[cfg(target_os = "macos")]
 #[expect(unsafe_code, reason = "sysctlbyname is C")]
 fn sysctl<const BYTES: usize>(name: &CStr) -> Option<[u8; BYTES]> {
     let mut value = [0u8; BYTES];
