@@ -85,8 +85,16 @@ impl Recalibration {
         self.hold.send_replace(Hold::Released);
     }
 
-    /// Whether it is paused.
+    /// Whether it is paused. A pause whose time is over is none.
     pub fn hold(&self) -> Hold {
+        let at = now();
+        self.hold.send_if_modified(|hold| {
+            let over = matches!(hold, Hold::Paused { until: Some(until) } if *until <= at);
+            if over {
+                *hold = Hold::Released;
+            }
+            over
+        });
         *self.hold.borrow()
     }
 

@@ -9,6 +9,7 @@ mod gates;
 mod interop;
 mod jobs;
 mod machines;
+mod recalibration;
 mod scripted_worker;
 mod serving;
 mod shutdown;
@@ -49,6 +50,16 @@ fn main() {
             a_cancelled_job_keeps_what_was_committed
             a_client_that_turns_busy_ends_the_worker_and_rest_goes_on
             cancelled_jobs_take_no_places;
+        recalibration:
+            what_is_configured_is_measured_without_being_asked
+            an_attached_clients_layers_are_measured_while_it_rests
+            the_state_of_the_machine_holds_it_back
+            a_person_pauses_it_and_goes_on
+            one_daemon_of_a_machine_measures
+            a_worker_that_fails_is_left_alone_for_a_while
+            the_budget_outlives_the_daemon
+            a_bad_configuration_keeps_the_old_one
+            the_past_of_a_shape_is_told;
         machines:
             a_recorded_machine_is_calibrated_like_any_other
             recorded_numbers_are_labelled_everywhere
