@@ -179,7 +179,7 @@ fn instead(workload: &WorkloadName, names: &[String]) -> String {
     }
     let some: Vec<String> = others.take(MOST_NAMES).map(|name| format!("'{}'", plain(name))).collect();
     if some.is_empty() {
-        return ": no attached process has told of any".to_owned();
+        return ": no workload is known yet".to_owned();
     }
     format!("; there is {}: see 'fusionctl gates list'", some.join(", "))
 }
@@ -197,6 +197,6 @@ mod tests {
             instead(&name("xyz"), &names),
             "; there is 'a block', 'a prefill': see 'fusionctl gates list'"
         );
-        assert_eq!(instead(&name("xyz"), &[]), ": no attached process has told of any");
+        assert_eq!(instead(&name("xyz"), &[]), ": no workload is known yet");
     }
 }

@@ -322,9 +322,13 @@ pub async fn a_reset_reaches_every_client() {
     let request = v1::ResetGateRequest { workload: WORKLOAD.to_owned(), rows: None };
     let reply = gates(&daemon).await.reset_gate(request).await.unwrap().into_inner();
     assert_eq!((reply.regions, reply.clients), (1, 2));
-    eventually("forgetting", async || (arm(&own, 512) == Arm::Eager).then_some(())).await;
-    let explanation = one.explain(&own, 512).unwrap();
-    assert!(explanation.arms.iter().all(|arm| arm.ms.is_none()));
+    // On a loaded machine a call may have been so slow that stock runs already: that is not yet forgetting.
+    eventually("forgetting", async || {
+        let explanation = one.explain(&own, 512).unwrap();
+        explanation.arms.iter().all(|arm| arm.ms.is_none()).then_some(())
+    })
+    .await;
+    assert_eq!(arm(&own, 512), Arm::Eager);
     drop((one, own));
     let (next, handle) = attach(options(&place)).await;
     assert_eq!(arm(&region(&next, handle), 512), Arm::Eager);
