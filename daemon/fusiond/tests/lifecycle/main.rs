@@ -11,6 +11,7 @@ mod jobs;
 mod machines;
 mod recalibration;
 mod scripted_worker;
+mod sensors;
 mod serving;
 mod shutdown;
 mod support;
@@ -118,6 +119,12 @@ fn main() {
             a_person_sees_and_steers_what_attached_processes_do
             each_client_is_told_to_be_served_from_the_nearest_source
             what_splitting_gained_is_told_with_its_basis;
+        sensors:
+            a_script_counts_at_the_next_look
+            a_bad_script_changes_nothing_and_is_logged
+            sensors_that_cannot_be_are_refused
+            attached_clients_hear_of_other_conditions
+            a_calibration_belongs_to_the_scripted_conditions;
         interop:
             python_grpc_speaks_with_it;
     };

@@ -31,7 +31,10 @@ pub(super) struct LinuxEvents {
 impl LinuxEvents {
     /// Asks for what the kernel lets us have. Needs a tokio runtime.
     pub(super) fn open() -> Self {
-        Self { pressure: granted("memory pressure", pressure()), devices: granted("devices", devices()) }
+        Self {
+            pressure: granted("memory pressure", pressure("/proc/pressure/memory", pressure::WARN_TRIGGER)),
+            devices: granted("devices", devices()),
+        }
     }
 }
 
@@ -57,11 +60,10 @@ fn granted<Source>(of: &str, source: io::Result<Source>) -> Option<Source> {
     source.inspect_err(|error| tracing::info!("no events of {of}, which are read on demand: {error}")).ok()
 }
 
-fn pressure() -> io::Result<AsyncFd<OwnedFd>> {
+fn pressure(of: &str, trigger: &[u8]) -> io::Result<AsyncFd<OwnedFd>> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
-    let mut file =
-        File::options().read(true).write(true).custom_flags(flags).open("/proc/pressure/memory")?;
-    file.write_all(pressure::WARN_TRIGGER)?;
+    let mut file = File::options().read(true).write(true).custom_flags(flags).open(of)?;
+    file.write_all(trigger)?;
     watched(file.into(), Interest::PRIORITY)
 }
 
@@ -102,5 +104,38 @@ fn receive(socket: impl AsFd) -> io::Result<bool> {
         Err(Errno::NOBUFS) => Ok(true),
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    /// 20 ms of waiting within 2 s.
+    const SOON: &[u8] = b"some 20000 2000000\0";
+
+    /// Memory can't be made scarce for a test, but cores can.
+    #[tokio::test]
+    async fn tasks_that_wait_wake_whoever_asked() {
+        let source = match pressure("/proc/pressure/cpu", SOON) {
+            Ok(source) => source,
+            Err(error) => return eprintln!("SKIPPED: this kernel refuses triggers: {error}"),
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = thread::available_parallelism().unwrap().get() * 2 + 1;
+        let spinning: Vec<_> = (0..threads)
+            .map(|_| Arc::clone(&stop))
+            .map(|stop| thread::spawn(move || while !stop.load(Ordering::Relaxed) {}))
+            .collect();
+        for _ in 0..2 {
+            pressed(Some(&source)).await.unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        for thread in spinning {
+            thread.join().unwrap();
+        }
     }
 }
