@@ -18,12 +18,14 @@
 //! | [`planner`] | when to measure by itself, and what |
 //! | [`clients`], [`knowledge`], [`snapshot`] | who is attached, what they are told, what they report |
 //! | [`gates`] | what all processes' gates know, and who may explore |
+//! | [`canary`] | a tiny product that tells heat from what sensors claim |
 //! | [`table`] | what is served |
 //! | [`store`] | what is kept |
 //! | [`sensors`] | the state of the machine |
 //! | [`configuration`] | what the user wants: files that are watched |
 //! | [`settings`], [`logs`] | what the daemon is told, what it tells |
 
+pub mod canary;
 pub mod clients;
 pub mod configuration;
 pub mod gates;

@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::InterceptorLayer;
 use tonic::transport::Server;
 
+use crate::canary::Canary;
 use crate::clients::Clients;
 use crate::configuration::{self, Keeper, Reloader};
 use crate::instance::{Instance, InstanceError};
@@ -218,7 +219,8 @@ fn open(
         machine: settings.machine,
         worker: settings.worker.clone(),
         busy: clients.busy(),
-        sensors: Arc::clone(&sensors) as Arc<dyn Sensors>,
+        sensors: Arc::clone(&sensors),
+        canary: Canary::open(&settings.state_directory),
         table: Arc::clone(&table),
         store: store.clone(),
         identity: watch::Sender::new(identity),

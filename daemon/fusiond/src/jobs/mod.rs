@@ -22,9 +22,10 @@ use fusion_calibrations::shape::Shape;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::canary::Canary;
 use crate::machine::{Machine, MachineChoice, MachineError, is_stand_in};
 use crate::measure::unix_ms;
-use crate::sensors::Sensors;
+use crate::sensors::{SensorWatch, Sensors as _};
 use crate::settings::WorkerSettings;
 use crate::store::{self, StoreHandle};
 use crate::table::{Identity, Table};
@@ -78,7 +79,9 @@ pub struct Workshop {
     /// How many clients are busy: nothing is measured meanwhile.
     pub busy: watch::Receiver<usize>,
     /// The state of the machine.
-    pub sensors: Arc<dyn Sensors>,
+    pub sensors: Arc<SensorWatch>,
+    /// Tells heat from what the sensors claim.
+    pub canary: Canary,
     /// What is served.
     pub table: Arc<Table>,
     /// What is kept.

@@ -7,8 +7,10 @@ use fusion_calibrations::search::{Known, Start, points};
 use fusion_calibrations::shape::Shape;
 
 use super::{Freshness, JobError, JobEvent, JobView, Jobs, QueuedJob, READ_LIMIT, Tally, Workshop};
-use crate::machine::Machine;
+use crate::canary::Sung;
+use crate::machine::{Machine, MachineError};
 use crate::measure::{self, MeasureError, Measured, Plan};
+use crate::sensors::Sensors as _;
 use crate::table::Identity;
 
 /// Worker deaths in a row after which a job ends: the next shape would not fare better.
@@ -19,13 +21,15 @@ pub(super) struct Run<'a> {
     jobs: &'a Jobs,
     job: &'a QueuedJob,
     machine: Option<(Machine, Identity)>,
+    /// Whether this machine's canary has sung.
+    sung: bool,
     tally: Tally,
     deaths: u32,
 }
 
 impl<'a> Run<'a> {
     pub(super) fn new(jobs: &'a Jobs, job: &'a QueuedJob) -> Self {
-        Self { jobs, job, machine: None, tally: Tally::default(), deaths: 0 }
+        Self { jobs, job, machine: None, sung: false, tally: Tally::default(), deaths: 0 }
     }
 
     /// Every shape of the job, one after the other.
@@ -78,6 +82,9 @@ impl<'a> Run<'a> {
         if self.job.request.freshness == Freshness::Reuse && self.answer_from_table(index, shape).await? {
             return Ok(());
         }
+        if let Err(error) = self.sing().await {
+            return self.fail(index, shape, error.into()).await;
+        }
         match self.measure(index, shape).await {
             Ok(measured) => self.commit(index, measured).await,
             Err(error) => self.fail(index, shape, error).await,
@@ -110,6 +117,23 @@ impl<'a> Run<'a> {
         let shapes = self.job.request.shapes.len();
         self.tell(JobEvent::Started { shapes, identity: Some(Box::new(identity.clone())) }).await?;
         self.machine = Some((machine, identity));
+        self.sung = false;
+        Ok(())
+    }
+
+    /// Tells the sensors how fast the machine is, once for each worker. Data is as fast as it is.
+    async fn sing(&mut self) -> Result<(), MachineError> {
+        let Some((machine @ Machine::Worker(_), identity)) = &mut self.machine else { return Ok(()) };
+        if self.sung {
+            return Ok(());
+        }
+        let workshop = &self.jobs.workshop;
+        let Sung { pace, machine_ms } = workshop.canary.sing(machine, &identity.engine.key()).await?;
+        self.sung = true;
+        self.tally.machine_ms += machine_ms;
+        if let Some(pace) = pace {
+            workshop.sensors.correct(pace);
+        }
         Ok(())
     }
 

@@ -12,9 +12,12 @@ use tokio::sync::watch;
 
 use super::{Events, Readings, Sensors};
 use crate::measure::unix_ms;
+use crate::planner::canary::Pace;
 
 /// Time between looks while a client is busy. Heat and memory pressure change over seconds to minutes.
 const WHILE_BUSY: Duration = Duration::from_secs(5);
+/// How long a canary is believed: a heat memory. What it says is known again at the next job.
+const PACE_HOLDS: Duration = Duration::from_secs(600);
 /// Clocks that disagree by more than this mean that the machine slept; by less, that they were read one after the other.
 const SLEPT: Duration = Duration::from_millis(500);
 
@@ -60,6 +63,8 @@ pub struct SensorWatch {
     /// Receivers wake when the conditions change; the readings are replaced at each look.
     observed: watch::Sender<Observed>,
     looked: Mutex<Instant>,
+    /// How fast the last canary found the machine, and when.
+    pace: Mutex<Option<(Pace, Instant)>>,
 }
 
 impl SensorWatch {
@@ -70,7 +75,26 @@ impl SensorWatch {
     pub fn new(sensors: Arc<dyn Sensors>) -> Self {
         let first = Observed::first(sensors.readings(), unix_ms(SystemTime::now()));
         tracing::info!(sensors = sensors.source(), conditions = %first.conditions(), "the sensors are read");
-        Self { sensors, observed: watch::Sender::new(first), looked: Mutex::new(Instant::now()) }
+        Self {
+            sensors,
+            observed: watch::Sender::new(first),
+            looked: Mutex::new(Instant::now()),
+            pace: Mutex::default(),
+        }
+    }
+
+    /// A canary found the machine so fast: conditions are at least as hot as that implies, for a while.
+    pub fn correct(&self, pace: Pace) {
+        *self.pace.lock().expect("no holder of this lock panics") = Some((pace, Instant::now()));
+        self.refresh();
+    }
+
+    fn corrected(&self, claimed: Conditions) -> Conditions {
+        match *self.pace.lock().expect("no holder of this lock panics") {
+            // A full pace implies nothing that the sensors don't say.
+            Some((pace, at)) if pace != Pace::Full && at.elapsed() < PACE_HOLDS => pace.corrects(claimed),
+            _ => claimed,
+        }
     }
 
     /// What was seen last. Receivers wake when the conditions change.
@@ -85,7 +109,8 @@ impl SensorWatch {
 
     /// Looks now.
     pub fn refresh(&self) -> Observed {
-        let readings = self.sensors.readings();
+        let mut readings = self.sensors.readings();
+        readings.conditions = self.corrected(readings.conditions);
         *self.looked.lock().expect("no holder of this lock panics") = Instant::now();
         self.note(|_| readings);
         self.last()
@@ -132,7 +157,7 @@ impl SensorWatch {
 /// Whoever looks through the watch tells everybody: the conditions around each call of a job are seen by the clients too.
 impl Sensors for SensorWatch {
     fn conditions(&self) -> Conditions {
-        let conditions = self.sensors.conditions();
+        let conditions = self.corrected(self.sensors.conditions());
         if conditions != self.observed.borrow().conditions() {
             self.note(|before| Readings { conditions, ..before.clone() });
         }
@@ -219,6 +244,20 @@ mod tests {
     fn readings(thermal: Thermal, slept_seconds: u64) -> Readings {
         let conditions = Conditions { thermal, ..Conditions::default() };
         Readings { conditions, slept: Some(Duration::from_secs(slept_seconds)), ..Readings::default() }
+    }
+
+    #[test]
+    fn a_slow_canary_makes_it_hotter_than_the_sensors_claim_and_never_cooler() {
+        let (told, watch) = watched();
+        told.set(Thermal::Nominal);
+        watch.correct(Pace::VerySlow);
+        assert_eq!(watch.conditions().thermal, Thermal::Heavy);
+        assert_eq!(watch.last().conditions().thermal, Thermal::Heavy);
+        told.set(Thermal::Trapping);
+        assert_eq!(watch.conditions().thermal, Thermal::Trapping);
+        watch.correct(Pace::Full);
+        told.set(Thermal::Unknown);
+        assert_eq!(watch.conditions().thermal, Thermal::Unknown);
     }
 
     #[test]

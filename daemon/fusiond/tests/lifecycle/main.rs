@@ -60,6 +60,7 @@ fn main() {
             a_worker_that_fails_is_left_alone_for_a_while
             the_budget_outlives_the_daemon
             a_bad_configuration_keeps_the_old_one
+            a_slow_canary_tells_heat_that_the_sensors_deny
             the_past_of_a_shape_is_told;
         machines:
             a_recorded_machine_is_calibrated_like_any_other

@@ -174,6 +174,24 @@ pub async fn a_bad_configuration_keeps_the_old_one() {
     eventually("the reload", async || (configuration().await.wanted_shapes == 2).then_some(())).await;
 }
 
+pub async fn a_slow_canary_tells_heat_that_the_sensors_deny() {
+    let place = Place::new();
+    let hot = place.directory.path().join("hot");
+    let cool = "power = 'ac'\nthermal = 'nominal'";
+    let daemon = start(&place, &format!("hot-if:{}", hot.display()), cool).await;
+    let thermal = async || daemon.client().await.status().await.unwrap().conditions.unwrap().thermal();
+    daemon.calibrate(&["64x64x64"]).await;
+    assert_eq!(thermal().await, v1::Thermal::Nominal);
+    fs::write(&hot, "").unwrap();
+    daemon.calibrate(&["64x64x128"]).await;
+    assert_eq!(thermal().await, v1::Thermal::Trapping);
+    let past = daemon.client().await.history(crate::support::shape("64x64x128"), 0).await.unwrap();
+    assert_eq!(past.estimates[0].conditions.unwrap().thermal(), v1::Thermal::Trapping);
+    fs::remove_file(&hot).unwrap();
+    daemon.calibrate(&["64x128x64"]).await;
+    assert_eq!(thermal().await, v1::Thermal::Nominal);
+}
+
 pub async fn the_past_of_a_shape_is_told() {
     let place = Place::new();
     let daemon = place.start("steady").await;

@@ -14,7 +14,7 @@ const PRIMARY_NS_PER_ROW: u64 = 10_000;
 const SECONDARY_NS_PER_ROW: u64 = 20_000;
 
 /// Scripts: `steady`, `slow` (50 ms a call), `dies` (before the first call), `dies-late` (in the third), `hangs`, `old`, `babbles`, `wrong` (product), `refuses` (odd
-/// numbers of rows), `cliff` (the secondary unit is four times slower near a third of 512 rows).
+/// numbers of rows), `hot-if:FILE` (everything is twice as slow if the file exists), `cliff` (the secondary unit is four times slower near a third of 512 rows).
 pub fn run(script: &str) {
     if script == "babbles" {
         println!("Python 3.11.7 (main) on linux. Type \"help\" for more information.");
@@ -88,19 +88,27 @@ fn answer(script: &str, request: &Request, rows: &mut u64) -> Reply {
             *rows = u64::from(shape.rows);
             Reply::Prepared { active_bytes: 0 }
         }
-        Request::Stock => timed(*rows * PRIMARY_NS_PER_ROW, None),
+        Request::Stock => timed(*rows * PRIMARY_NS_PER_ROW * heat(script), None),
         Request::Split { secondary_rows, .. } => {
             let secondary = u64::from(*secondary_rows);
             let slower = if script == "cliff" && secondary.abs_diff(170) <= 5 { 4 } else { 1 };
             let finish = FinishNanoseconds {
-                primary: (*rows - secondary) * PRIMARY_NS_PER_ROW,
-                secondary: secondary * SECONDARY_NS_PER_ROW * slower,
+                primary: (*rows - secondary) * PRIMARY_NS_PER_ROW * heat(script),
+                secondary: secondary * SECONDARY_NS_PER_ROW * slower * heat(script),
             };
             timed(finish.primary.max(finish.secondary), Some(finish))
         }
         Request::Check { .. } => {
             Reply::Checked { relative_error: if script == "wrong" { 0.5 } else { 1e-7 } }
         }
+    }
+}
+
+/// How many times slower the machine is.
+fn heat(script: &str) -> u64 {
+    match script.strip_prefix("hot-if:") {
+        Some(file) if std::path::Path::new(file).exists() => 2,
+        _ => 1,
     }
 }
 
