@@ -33,25 +33,26 @@ pub struct Ledger {
     time_ms: f64,
     charged_ms: f64,
     free_ms: f64,
-    lease_ms: f64,
+    /// What is left of the lease; `None` without one: what a call gives back then is nobody's.
+    lease_ms: Option<f64>,
 }
 
 impl Ledger {
     /// An empty ledger without a lease. `epsilon` is the share of time that exploration may cost.
     pub fn new(epsilon: f64) -> Self {
-        Self { epsilon: epsilon.max(0.0), time_ms: 0.0, charged_ms: 0.0, free_ms: 0.0, lease_ms: 0.0 }
+        Self { epsilon: epsilon.max(0.0), time_ms: 0.0, charged_ms: 0.0, free_ms: 0.0, lease_ms: None }
     }
 
     /// Adds to the lease.
     pub fn grant(&mut self, lease: Lease) {
         if lease.ms.is_finite() {
-            self.lease_ms += lease.ms.max(0.0);
+            *self.lease_ms.get_or_insert(0.0) += lease.ms.max(0.0);
         }
     }
 
     /// Takes back what is left of the lease, in ms: 0 if it is overdrawn.
     pub fn revoke(&mut self) -> f64 {
-        std::mem::replace(&mut self.lease_ms, 0.0).max(0.0)
+        self.lease_ms.take().unwrap_or(0.0).max(0.0)
     }
 
     /// Time of all recorded calls, in ms.
@@ -69,9 +70,9 @@ impl Ledger {
         self.free_ms
     }
 
-    /// What is left of the lease, in ms; negative if the last call overdrew it.
+    /// What is left of the lease, in ms; negative if the last call overdrew it, 0 without one.
     pub fn lease_ms(&self) -> f64 {
-        self.lease_ms
+        self.lease_ms.unwrap_or(0.0)
     }
 
     /// What may still be charged, in ms; negative by the excess of one call at most, or by a trial's aftermath.
@@ -82,7 +83,7 @@ impl Ledger {
     /// Whether a call may explore that is expected to cost `expected_ms`. `free` if it is one of the first calls of its arm.
     pub(crate) fn permits(&self, expected_ms: f64, free: bool) -> bool {
         let balance = self.balance_ms();
-        self.lease_ms > 0.0 && (free || (balance > 0.0 && balance >= expected_ms))
+        self.lease_ms() > 0.0 && (free || (balance > 0.0 && balance >= expected_ms))
     }
 
     /// Time has passed in a call.
@@ -95,7 +96,7 @@ impl Ledger {
         account.open = true;
         if free {
             self.free_ms += excess_ms.max(0.0);
-            self.lease_ms -= excess_ms.max(0.0);
+            self.draw(excess_ms.max(0.0));
             return;
         }
         let before = account.sum_ms.max(0.0);
@@ -122,7 +123,13 @@ impl Ledger {
 
     fn take(&mut self, charge_ms: f64) {
         self.charged_ms += charge_ms;
-        self.lease_ms -= charge_ms;
+        self.draw(charge_ms);
+    }
+
+    fn draw(&mut self, ms: f64) {
+        if let Some(lease_ms) = &mut self.lease_ms {
+            *lease_ms -= ms;
+        }
     }
 }
 
@@ -213,6 +220,19 @@ mod tests {
         assert!(!ledger.permits(0.0, true));
         ledger.grant(Lease { ms: f64::NAN });
         assert_eq!(ledger.lease_ms(), -1.0);
+    }
+
+    #[test]
+    fn what_a_trial_gives_back_after_the_lease_was_taken_is_no_lease() {
+        let mut ledger = Ledger::new(0.01);
+        ledger.pass(1e6);
+        ledger.grant(Lease { ms: 5.0 });
+        let mut account = Account::default();
+        ledger.charge(&mut account, 3.0, false);
+        assert_eq!(ledger.revoke(), 2.0);
+        ledger.charge(&mut account, -3.0, false);
+        assert_eq!((ledger.lease_ms(), ledger.charged_ms()), (0.0, 0.0));
+        assert!(!ledger.permits(0.0, true));
     }
 
     #[test]
