@@ -22,12 +22,14 @@ use crate::planner::{
     self, Cause, ClientActivity, Decision, Inputs, Interest, Job, Load, Lock, Moment, Policy, Share, Subject,
     Want, WorkerState,
 };
-use crate::sensors::Observed;
+use crate::sensors::{Observed, Sensors as _};
 use crate::service::Parts;
 use crate::table::Identity;
 
 /// Clocks that disagree by more than this mean that the machine slept, or that the clock was set.
 const CLOCK_GAP: Duration = Duration::from_millis(500);
+/// How long other programs' use of the processors is watched before a job: some 20 ticks of each, and short beside the job.
+const LOOK: Duration = Duration::from_millis(200);
 /// Nothing is decided sooner after a decision: a storm of changes is one change.
 const BREATH: Duration = Duration::from_millis(20);
 
@@ -75,8 +77,12 @@ impl Driver {
     async fn work(&mut self) {
         loop {
             self.look();
-            let (decision, view) = self.ask();
-            self.parts.recalibration.view.send_replace(view);
+            let mut decision = self.ask(None);
+            if matches!(decision, Decision::Run(_)) {
+                // Nobody announces what other programs do: look before the leap.
+                let others = self.others().await;
+                decision = self.ask(others);
+            }
             match decision {
                 Decision::Run(job) => self.measure(&job).await,
                 Decision::NotNow { until, .. } => {
@@ -113,14 +119,22 @@ impl Driver {
         self.identity = identity;
     }
 
-    fn ask(&mut self) -> (Decision, View) {
+    /// Share of all processors that others use, over a moment in which nothing of ours runs.
+    async fn others(&self) -> Option<f64> {
+        let before = self.parts.sensors.processor_time()?;
+        tokio::time::sleep(LOOK).await;
+        self.parts.sensors.processor_time()?.busy_since(before)
+    }
+
+    /// Asks, with what others were just seen to use, and shows the answer.
+    fn ask(&mut self, others: Option<f64>) -> Decision {
         let (at, observed) = (now(), self.parts.sensors.last());
         let clients = self.clients(at);
         let wants = self.wants(at, observed.conditions());
         let inputs = Inputs {
             now: at,
             clients,
-            load: load(&observed),
+            load: load(&observed, others),
             available_memory_bytes: observed.readings.available_memory_bytes,
             lock: self.lock(),
             worker: if self.changes.board.borrow().running.is_some() {
@@ -134,7 +148,8 @@ impl Driver {
         let decision = self.parts.recalibration.planner().decide(&inputs);
         self.served = wants.iter().filter_map(|want| Some((want.shape, want.known.lines()?))).collect();
         let view = self.view(at, &decision, &wants);
-        (decision, view)
+        self.parts.recalibration.view.send_replace(view);
+        decision
     }
 
     fn clients(&mut self, at: Moment) -> ClientActivity {
@@ -339,8 +354,9 @@ fn policy(configuration: &configuration::Configuration) -> Policy {
     }
 }
 
-fn load(observed: &Observed) -> Load {
-    Load { cpu: observed.readings.cpu_pressure, gpu: observed.readings.gpu_busy }
+fn load(observed: &Observed, others: Option<f64>) -> Load {
+    let cpu = observed.readings.cpu_pressure.into_iter().chain(others).reduce(f64::max);
+    Load { cpu, gpu: observed.readings.gpu_busy }
 }
 
 /// Tells when the clocks part.

@@ -19,6 +19,7 @@ use std::pin::Pin;
 
 use fusion_calibrations::conditions::Conditions;
 
+pub use decode::processor::ProcessorTime;
 pub use readings::Readings;
 pub use scripted::{ScriptError, ScriptedSensors};
 pub use system::SystemSensors;
@@ -34,6 +35,11 @@ pub trait Sensors: Send + Sync {
 
     /// Everything that can be said now. Some files and calls: for once before and after something, not around every call.
     fn readings(&self) -> Readings;
+
+    /// What all processors did since the machine started; the difference of two answers tells how busy they were. `None` if nobody says.
+    fn processor_time(&self) -> Option<ProcessorTime> {
+        None
+    }
 
     /// Tells that a look is worth it. Called once, inside a tokio runtime; never an event by default.
     fn events(&self) -> Box<dyn Events> {

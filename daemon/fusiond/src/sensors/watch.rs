@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use fusion_calibrations::conditions::Conditions;
 use tokio::sync::watch;
 
-use super::{Events, Readings, Sensors};
+use super::{Events, ProcessorTime, Readings, Sensors};
 use crate::measure::unix_ms;
 use crate::planner::canary::Pace;
 
@@ -170,6 +170,10 @@ impl Sensors for SensorWatch {
 
     fn readings(&self) -> Readings {
         self.refresh().readings
+    }
+
+    fn processor_time(&self) -> Option<ProcessorTime> {
+        self.sensors.processor_time()
     }
 
     fn events(&self) -> Box<dyn Events> {

@@ -1,4 +1,4 @@
-//! Mach: memory of the host.
+//! Mach: memory and processors of the host.
 
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
@@ -41,6 +41,20 @@ pub(crate) fn memory_counts() -> Option<MemoryCounts> {
         swapped_in_pages: statistics.swapins,
         page_bytes: u64::try_from(rustix::param::page_size()).ok()?,
     })
+}
+
+/// Ticks of all processors: user, system, idle, nice; `None` if the kernel refuses.
+#[expect(unsafe_code, reason = "Mach is C")]
+pub(crate) fn processor_ticks() -> Option<[u32; 4]> {
+    let mut load = MaybeUninit::<libc::host_cpu_load_info>::zeroed();
+    let mut count = libc::HOST_CPU_LOAD_INFO_COUNT;
+    // SAFETY: `kern_return_t host_statistics(host_t, host_flavor_t, host_info_t, mach_msg_type_number_t *)` of <mach/mach_host.h> writes at
+    // most `count` words of four bytes, which is the size of `host_cpu_load_info` (<mach/host_info.h>).
+    let status = unsafe {
+        libc::host_statistics(host(), libc::HOST_CPU_LOAD_INFO, load.as_mut_ptr().cast(), &raw mut count)
+    };
+    // SAFETY: integers only, all of which were zero at least.
+    (status == libc::KERN_SUCCESS).then(|| unsafe { load.assume_init() }.cpu_ticks)
 }
 
 /// The host's port. Each `mach_host_self` adds a reference to it, so it is asked for once.

@@ -13,7 +13,7 @@ mod sysctl;
 
 pub(crate) use clocks::clocks;
 pub(crate) use displays::displays_asleep;
-pub(crate) use memory::memory_counts;
+pub(crate) use memory::{memory_counts, processor_ticks};
 pub(crate) use notify::{Key, Notifications};
 pub(crate) use power::providing_power_source;
 pub(crate) use registry::RegistryEntry;

@@ -26,9 +26,60 @@ pub fn speed_limit<'a>(policies: impl IntoIterator<Item = (&'a str, &'a str)>) -
     policies.into_iter().filter_map(share).reduce(f64::min)
 }
 
+/// What all processors did since the machine started, in ticks of no particular length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessorTime {
+    /// At work, for whomever.
+    pub busy: u64,
+    /// In all.
+    pub total: u64,
+}
+
+impl ProcessorTime {
+    /// The share of all processors that was at work since `earlier`; `None` if no tick passed, or if a counter ran over.
+    pub fn busy_since(self, earlier: Self) -> Option<f64> {
+        let (busy, total) = (self.busy.checked_sub(earlier.busy)?, self.total.checked_sub(earlier.total)?);
+        (total > 0 && busy <= total).then(|| busy as f64 / total as f64)
+    }
+}
+
+/// The first line of Linux' `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal, and guests, who are in user already
+/// (proc_stat(5)). Stolen time was somebody's work on another machine of the host: this one couldn't have it.
+pub fn time_of_stat(text: &str) -> Option<ProcessorTime> {
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    let [user, nice, system, idle, rest @ ..] = &ticks[..] else { return None };
+    let rest = |place: usize| rest.get(place).copied().unwrap_or(0);
+    let (iowait, interrupts, stolen) = (rest(0), rest(1).checked_add(rest(2))?, rest(3));
+    let busy = [*user, *nice, *system, interrupts, stolen].into_iter().try_fold(0, u64::checked_add)?;
+    Some(ProcessorTime { busy, total: busy.checked_add(*idle)?.checked_add(iowait)? })
+}
+
+/// Mach's `host_cpu_load_info` (<mach/host_info.h>): user, system, idle and nice ticks of all processors, 32 bits each.
+pub fn time_of_mach([user, system, idle, nice]: [u32; 4]) -> ProcessorTime {
+    let busy = u64::from(user) + u64::from(system) + u64::from(nice);
+    ProcessorTime { busy, total: busy + u64::from(idle) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processor_time_is_a_difference() {
+        let before = time_of_stat("cpu  100 5 50 1000 10 1 2 3 0 0\ncpu0 50 5 50 500 0 0 0 0 0 0\n").unwrap();
+        assert_eq!(before, ProcessorTime { busy: 161, total: 1171 });
+        let after = time_of_stat("cpu  130 5 50 1060 10 1 2 13 0 0").unwrap();
+        assert_eq!(after.busy_since(before), Some(0.4));
+        assert_eq!((before.busy_since(after), before.busy_since(before)), (None, None));
+        // Before Linux 2.6.11 there was less to tell.
+        assert_eq!(time_of_stat("cpu  1 2 3 4"), Some(ProcessorTime { busy: 6, total: 10 }));
+        for nonsense in ["", "cpu", "cpu  1 2 3", "cpu0 1 2 3 4", "cpu  x", "cpu  18446744073709551615 1 1 1"]
+        {
+            assert_eq!(time_of_stat(nonsense), None, "{nonsense:?}");
+        }
+        assert_eq!(time_of_mach([1, 2, 3, 4]), ProcessorTime { busy: 7, total: 10 });
+    }
 
     #[test]
     fn throttling_is_counted_once() {

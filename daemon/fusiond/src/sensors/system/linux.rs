@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::linux_events::LinuxEvents;
 use crate::sensors::decode::{self, cooling, memory, pressure, processor, supply, video};
-use crate::sensors::{Events, Readings, Sensors};
+use crate::sensors::{Events, ProcessorTime, Readings, Sensors};
 
 /// How long heat, power source and profile count as present between timed calls: firmware may take milliseconds to tell a temperature.
 const SLOW_VALUES_LAST: Duration = Duration::from_millis(250);
@@ -106,6 +106,10 @@ impl Sensors for SystemSensors {
             throttle_events: throttle_events(&processors),
             cpu_speed_limit: speed_limit(&processors.join("cpufreq")),
         }
+    }
+
+    fn processor_time(&self) -> Option<ProcessorTime> {
+        processor::time_of_stat(&self.proc_text("stat"))
     }
 
     fn events(&self) -> Box<dyn Events> {

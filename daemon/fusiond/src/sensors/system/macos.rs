@@ -14,11 +14,11 @@ use fusion_calibrations::conditions::{Conditions, LowPowerMode, Memory, Power, T
 use tokio::io::unix::AsyncFd;
 
 use crate::platform::{
-    Key, Notifications, RegistryEntry, clocks, displays_asleep, memory_counts, providing_power_source,
-    sysctl_i32, sysctl_u64,
+    Key, Notifications, RegistryEntry, clocks, displays_asleep, memory_counts, processor_ticks,
+    providing_power_source, sysctl_i32, sysctl_u64,
 };
-use crate::sensors::decode::{self, darwin};
-use crate::sensors::{Events, Readings, Sensors};
+use crate::sensors::decode::{self, darwin, processor};
+use crate::sensors::{Events, ProcessorTime, Readings, Sensors};
 
 /// `kOSThermalNotificationPressureLevelName` of <libkern/OSThermalNotification.h>.
 const THERMAL: &CStr = c"com.apple.system.thermalpressurelevel";
@@ -115,6 +115,10 @@ impl Sensors for SystemSensors {
             throttle_events: None,
             cpu_speed_limit: None,
         }
+    }
+
+    fn processor_time(&self) -> Option<ProcessorTime> {
+        processor_ticks().map(processor::time_of_mach)
     }
 
     fn events(&self) -> Box<dyn Events> {
