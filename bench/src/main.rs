@@ -14,6 +14,7 @@ mod first_run;
 mod gate;
 mod latency;
 mod live_search;
+mod neighbour;
 mod random;
 mod rest;
 mod split;
@@ -55,6 +56,7 @@ const GROUPS: &[(&str, &str, Measure)] = &[
     ("latency", "GetRatio over the socket against a bare call", latency::measure),
     ("client", "what an attached process pays, and a thousand of them", client::measure),
     ("gate", "the gate on models of the recorded machines, in virtual time", gate::measure),
+    ("neighbour", "what a foreign MLX program notices of the daemon", neighbour::measure),
     ("rest", "memory and wake-ups of a resting daemon", rest::measure),
     ("first-run", "'make run' from a clean clone, twice (takes minutes)", first_run::measure),
 ];
