@@ -44,11 +44,8 @@ pub(crate) fn measure() -> Result<Vec<Figure>> {
             }
             let steps = window(&mut foreground)?;
             let mean = steps.iter().sum::<f64>() / steps.len() as f64;
-            if measures {
-                active.extend(steps)
-            } else {
-                paused.extend(steps)
-            };
+            let all = if measures { &mut active } else { &mut paused };
+            all.extend(steps);
             Ok(mean)
         };
         // Balanced: what drifts, drifts for both.
