@@ -12,6 +12,7 @@ mod environment;
 mod figure;
 mod first_run;
 mod gate;
+mod interruption;
 mod latency;
 mod live_search;
 mod neighbour;
@@ -56,6 +57,7 @@ const GROUPS: &[(&str, &str, Measure)] = &[
     ("latency", "GetRatio over the socket against a bare call", latency::measure),
     ("client", "what an attached process pays, and a thousand of them", client::measure),
     ("gate", "the gate on models of the recorded machines, in virtual time", gate::measure),
+    ("interruption", "how long a worker outlives a client's first product", interruption::measure),
     ("neighbour", "what a foreign MLX program notices of the daemon", neighbour::measure),
     ("rest", "memory and wake-ups of a resting daemon", rest::measure),
     ("first-run", "'make run' from a clean clone, twice (takes minutes)", first_run::measure),
