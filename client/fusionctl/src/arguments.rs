@@ -10,12 +10,19 @@ use fusion_client::{GateScope, RowRange, WorkloadName};
 
 use crate::exit;
 
+mod planner;
+
+pub(crate) use planner::{Config, History, Pause, Watch};
+
 const EXAMPLES: &str = "\
 Examples:
   fusionctl status
+  fusionctl watch
   fusionctl calibrate qwen2.5-0.5b --rows 512
   fusionctl ratios get 512x896x4864
   fusionctl ratios list --json | jq '.ratios[].ratio'
+  fusionctl history 512x896x4864 --plot history.svg
+  fusionctl pause --for 2h
   fusionctl clients
   fusionctl gates list
 
@@ -69,6 +76,45 @@ pub(crate) enum Command {
     /// Show what the daemon is doing; never starts one
     #[command(after_help = "Without a daemon this says so and exits with 69.")]
     Status,
+    /// Show the same full-screen, as it changes
+    #[command(after_help = "\
+Examples:
+  fusionctl watch
+  fusionctl watch --interval 5
+
+Keys: q quits, p pauses measuring or resumes it, r reads the configuration again. A daemon that goes away is waited for.")]
+    Watch(Watch),
+    /// Print figures for Prometheus, in its text format
+    #[command(after_help = "\
+Examples:
+  fusionctl metrics
+  fusionctl metrics > fusiond.prom                    for node_exporter's textfile collector
+
+Without a daemon this prints 'fusiond_up 0' and exits with 69.")]
+    Metrics,
+    /// Show the past calibrations of a shape, the newest first, also as a picture
+    #[command(after_help = "\
+Examples:
+  fusionctl history 512x896x4864
+  fusionctl history 2048x4096x14336 --format f16 --limit 10
+  fusionctl history 512x896x4864 --plot history.png
+  fusionctl history 512x896x4864 --json | jq '.estimates[].ratio'")]
+    History(History),
+    /// Measure nothing without being asked, for a while or until 'fusionctl resume'
+    #[command(after_help = "\
+Examples:
+  fusionctl pause
+  fusionctl pause --for 30m
+  fusionctl pause --for '1d 12h'
+
+What is being measured without being asked for is ended; 'fusionctl calibrate' measures all the same. A restart of the daemon
+forgets the pause.")]
+    Pause(Pause),
+    /// Go on measuring without being asked
+    Resume,
+    /// Show what the configuration directory says, or read it again
+    #[command(subcommand)]
+    Config(Config),
     /// Measure the layers of a model, or single shapes, and show the ratios
     #[command(after_help = "\
 Examples:

@@ -8,6 +8,7 @@ mod commands;
 mod exit;
 mod failure;
 mod json;
+mod metrics;
 mod output;
 mod plot;
 mod render;

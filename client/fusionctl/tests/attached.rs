@@ -172,7 +172,7 @@ fn nothing_is_said_to_be_nothing() {
         let run = run(&fake.path(), arguments);
         assert_eq!(run.code, 0, "{}", run.stderr);
         assert!(run.stdout.contains(says), "{arguments:?}: {}", run.stdout);
-        assert!(!run.stdout.contains("saved"), "{}", run.stdout);
+        assert!(!run.stdout.contains("\n saved"), "{}", run.stdout);
     }
     assert_eq!(run(&fake.path(), &["gates", "show", "w"]).code, 2);
     let list = run(&fake.path(), &["clients", "--json"]);
@@ -194,7 +194,7 @@ fn the_status_says_what_was_saved_or_lost_and_against_what() {
     // A daemon that doesn't tell.
     let fake = Fake::start(Script { summary: None, ..Script::default() });
     let silent = run(&fake.path(), &["status"]).stdout;
-    assert!(!silent.contains("clients") && !silent.contains("saved"), "{silent}");
+    assert!(!silent.contains("\n clients") && !silent.contains("\n saved"), "{silent}");
 }
 
 #[test]

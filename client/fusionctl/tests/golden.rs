@@ -34,8 +34,14 @@ fn json() {
     let directory = support::directory();
     let file = directory.path().join("ratio.svg");
     let file = file.to_str().unwrap();
-    let cases: [(&str, &[&str]); 19] = [
+    let cases: [(&str, &[&str]); 25] = [
         ("status.json", &["status"]),
+        ("config-show.json", &["config", "show"]),
+        ("config-reload.json", &["config", "reload"]),
+        ("pause.json", &["pause", "--for", "30m"]),
+        ("resume.json", &["resume"]),
+        ("history.json", &["history", "512x896x4864", "--limit", "2"]),
+        ("history-plot.json", &["history", "512x896x4864", "--limit", "1", "--plot", file]),
         ("calibrate.json", &["calibrate", "qwen2.5-0.5b"]),
         ("ratios-list.json", &["ratios", "list"]),
         ("ratios-get.json", &["ratios", "get", "512x896x4864"]),
@@ -67,7 +73,7 @@ fn json() {
 #[test]
 fn text() {
     let fake = fake();
-    let cases: [(&str, u16, &[&str]); 18] = [
+    let cases: [(&str, u16, &[&str]); 23] = [
         ("calibrate-80.txt", 80, &["calibrate", "qwen2.5-0.5b"]),
         ("calibrate-120.txt", 120, &["calibrate", "qwen2.5-0.5b"]),
         ("ratios-list-80.txt", 80, &["ratios", "list"]),
@@ -84,6 +90,11 @@ fn text() {
         ("clients-layers.txt", 120, &["clients", "--layers"]),
         ("models-show.txt", 80, &["models", "show", "qwen2.5-0.5b"]),
         ("store-verify.txt", 120, &["store", "verify"]),
+        ("history-80.txt", 80, &["history", "512x896x4864"]),
+        ("history-120.txt", 120, &["history", "512x896x4864"]),
+        ("history-newest.txt", 120, &["history", "512x896x4864", "--limit", "1"]),
+        ("config-show.txt", 80, &["config", "show"]),
+        ("metrics.txt", 80, &["metrics"]),
         ("status-80.txt", 80, &["status"]),
         ("status-120.txt", 120, &["status"]),
     ];
@@ -91,9 +102,22 @@ fn text() {
         let run = run_in(&fake.path(), columns, arguments);
         let widest = run.stdout.lines().map(|line| line.chars().count()).max().unwrap();
         // The temporary socket's path is the test's, not ours.
-        assert!(name.starts_with("status") || widest <= columns.into(), "{name}: {widest}\n{}", run.stdout);
+        assert!(
+            name.starts_with("status") || name.starts_with("metrics") || widest <= columns.into(),
+            "{name}: {widest}\n{}",
+            run.stdout
+        );
         check(name, &fake, &without_clock(&run.stdout));
     }
+}
+
+#[test]
+fn an_older_daemon_has_a_status_all_the_same() {
+    let script = Script { version: "1.2.3", summary: None, ..Script::old() };
+    let fake = Fake::start(script);
+    check("status-old.json", &fake, &run(&fake.path(), &["status", "--json"]).stdout);
+    check("status-old.txt", &fake, &without_clock(&run_in(&fake.path(), 120, &["status"]).stdout));
+    check("metrics-old.txt", &fake, &run(&fake.path(), &["metrics"]).stdout);
 }
 
 /// Times that this very run took.

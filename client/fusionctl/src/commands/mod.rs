@@ -3,19 +3,25 @@
 pub(crate) mod calibrate;
 pub(crate) mod clients;
 mod completions;
+mod config;
 mod confirm;
 mod gates;
+mod history;
+mod metrics;
 mod models;
+mod pause;
 mod probe;
 mod program;
 mod ratios;
 mod status;
 mod stop;
 mod store;
+mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fusion_client::{Client, SocketPath};
+use jiff::Timestamp;
 
 use crate::arguments::{Arguments, Command};
 use crate::exit::Exit;
@@ -31,6 +37,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Completions { shell } => completions::run(shell, output),
         Command::Probe(command) => Err(probe::exec(&command, output)),
         Command::Status => wait(status::run(&path(socket)?, output)),
+        Command::Watch(command) => wait(watch::run(&command, &path(socket)?, output)),
+        Command::Metrics => wait(metrics::run(&path(socket)?, output)),
+        Command::History(command) => wait(history::run(&command, &path(socket)?, output)),
+        Command::Pause(command) => wait(pause::pause(&command, &path(socket)?, output)),
+        Command::Resume => wait(pause::resume(&path(socket)?, output)),
+        Command::Config(command) => wait(config::run(&command, &path(socket)?, output)),
         Command::Stop => wait(stop::run(&path(socket)?, output)),
         Command::Calibrate(command) => wait(calibrate::run(&command, &path(socket)?, output)),
         Command::Ratios(command) => wait(ratios::run(&command, &path(socket)?, output)),
@@ -46,6 +58,16 @@ fn path(socket: Option<PathBuf>) -> Result<SocketPath, Failure> {
 
 async fn connect(socket: &SocketPath) -> Result<Client, Failure> {
     Ok(Client::connect(socket).await?)
+}
+
+/// Wall time in ms since 1970; what is told of moments rests on one look at the clock.
+fn now_unix_ms() -> u64 {
+    u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)
+}
+
+fn write_picture(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes)
+        .map_err(|error| Failure::ended(Exit::Io, format!("cannot write '{}': {error}", path.display())))
 }
 
 /// One thread is enough: a command does one thing at a time.

@@ -3,9 +3,8 @@
 use fusion_calibrations::shape::Shape;
 use fusion_client::{SocketPath, v1};
 
-use super::connect;
+use super::{connect, write_picture};
 use crate::arguments::{OneShape, Plot, Ratios};
-use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json::{self, Schema};
 use crate::output::Output;
@@ -21,7 +20,7 @@ pub(super) async fn run(command: &Ratios, socket: &SocketPath, output: Output) -
     }
 }
 
-fn parse(shape: &OneShape) -> Result<Shape, Failure> {
+pub(super) fn parse(shape: &OneShape) -> Result<Shape, Failure> {
     Ok(Shape::parse(&shape.shape, shape.weights.format, shape.weights.layout)?)
 }
 
@@ -66,12 +65,11 @@ async fn plot(command: &Plot, socket: &SocketPath, output: Output) -> Result<(),
     let reply = connect(socket).await?.explain_ratio(shape, None).await?;
     let shape = v1::Shape::from(shape);
     let Some((path, format)) = file else {
-        let svg = plot::render(&shape, &reply, Format::Svg)?;
+        let svg = plot::ratio(&shape, &reply, Format::Svg)?;
         return output.print(&String::from_utf8_lossy(&svg));
     };
-    let bytes = plot::render(&shape, &reply, format)?;
-    std::fs::write(path, &bytes)
-        .map_err(|error| Failure::ended(Exit::Io, format!("cannot write '{}': {error}", path.display())))?;
+    let bytes = plot::ratio(&shape, &reply, format)?;
+    write_picture(path, &bytes)?;
     if output.json {
         let plot = json::ratios::Plot::new(&shape, path, format.word(), bytes.len());
         return output.print(&json::document(Schema::RatiosPlot, &plot)?);

@@ -2,7 +2,7 @@
 
 use fusion_client::SocketPath;
 
-use super::connect;
+use super::{connect, now_unix_ms};
 use crate::failure::Failure;
 use crate::json::{self, Schema};
 use crate::output::Output;
@@ -13,5 +13,5 @@ pub(super) async fn run(socket: &SocketPath, output: Output) -> Result<(), Failu
     if output.json {
         return output.print(&json::document(Schema::Status, &json::status::Status::from(&status))?);
     }
-    output.print(&render::status::status(&status, output))
+    output.print(&render::status::status(&status, now_unix_ms(), output))
 }

@@ -4,9 +4,13 @@
 
 pub(crate) mod calibrate;
 pub(crate) mod clients;
+pub(crate) mod configuration;
 pub(crate) mod gates;
+pub(crate) mod history;
 pub(crate) mod models;
+pub(crate) mod planner;
 pub(crate) mod ratios;
+mod readings;
 pub(crate) mod shared;
 pub(crate) mod status;
 pub(crate) mod store;
@@ -21,6 +25,10 @@ use crate::failure::Failure;
 pub(crate) enum Schema {
     Status,
     Stop,
+    Pause,
+    Resume,
+    ConfigShow,
+    ConfigReload,
     Calibrate,
     RatiosList,
     RatiosGet,
@@ -31,6 +39,7 @@ pub(crate) enum Schema {
     GatesReset,
     GatesLock,
     GatesUnlock,
+    History,
     Clients,
     ModelsList,
     ModelsShow,
@@ -44,6 +53,10 @@ impl Schema {
         match self {
             Self::Status => "fusionctl.status/1",
             Self::Stop => "fusionctl.stop/1",
+            Self::Pause => "fusionctl.pause/1",
+            Self::Resume => "fusionctl.resume/1",
+            Self::ConfigShow => "fusionctl.config.show/1",
+            Self::ConfigReload => "fusionctl.config.reload/1",
             Self::Calibrate => "fusionctl.calibrate/1",
             Self::RatiosList => "fusionctl.ratios.list/1",
             Self::RatiosGet => "fusionctl.ratios.get/1",
@@ -54,6 +67,7 @@ impl Schema {
             Self::GatesReset => "fusionctl.gates.reset/1",
             Self::GatesLock => "fusionctl.gates.lock/1",
             Self::GatesUnlock => "fusionctl.gates.unlock/1",
+            Self::History => "fusionctl.history/1",
             Self::Clients => "fusionctl.clients/1",
             Self::ModelsList => "fusionctl.models.list/1",
             Self::ModelsShow => "fusionctl.models.show/1",

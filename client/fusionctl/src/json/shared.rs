@@ -173,6 +173,19 @@ impl From<&v1::Estimate> for Estimate {
     }
 }
 
+/// The state of a part of the daemon.
+#[derive(Debug, Serialize)]
+pub(crate) struct Part {
+    health: String,
+    detail: Option<String>,
+}
+
+impl From<&v1::PartStatus> for Part {
+    fn from(part: &v1::PartStatus) -> Self {
+        Self { health: word(part.health().as_str_name(), "HEALTH_"), detail: filled(&part.detail) }
+    }
+}
+
 /// An enum's word in snake_case, without the prefix that protocol buffers ask for.
 pub(crate) fn word(name: &str, prefix: &str) -> String {
     name.strip_prefix(prefix).unwrap_or(name).to_ascii_lowercase()
@@ -181,6 +194,11 @@ pub(crate) fn word(name: &str, prefix: &str) -> String {
 /// `null` where the wire has an empty string.
 pub(crate) fn filled(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The same for a moment that never was.
+pub(crate) fn some_time(unix_ms: u64) -> Option<String> {
+    (unix_ms != 0).then(|| time(unix_ms))
 }
 
 /// RFC 3339, UTC.

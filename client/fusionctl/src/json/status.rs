@@ -3,7 +3,10 @@
 use fusion_client::v1;
 use serde::Serialize;
 
-use super::shared::{Chip, Conditions, Engine, filled, time, word};
+use super::configuration::Configuration;
+use super::planner::Planner;
+use super::readings::Readings;
+use super::shared::{Chip, Conditions, Engine, Part, filled, some_time, time};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Status {
@@ -18,6 +21,10 @@ pub(crate) struct Status {
     engine: Option<Engine>,
     units: Option<String>,
     conditions: Option<Conditions>,
+    conditions_since: Option<String>,
+    readings: Option<Readings>,
+    configuration: Option<Configuration>,
+    planner: Option<Planner>,
     worker: Option<Part>,
     store: Option<Store>,
     running: Option<Job>,
@@ -35,12 +42,6 @@ struct Clients {
     saved_ms: f64,
     split_calls: u64,
     saved_against: &'static str,
-}
-
-#[derive(Debug, Serialize)]
-struct Part {
-    health: String,
-    detail: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,6 +90,10 @@ impl From<&v1::GetStatusReply> for Status {
             engine: status.engine.as_ref().map(Into::into),
             units: filled(&status.units),
             conditions: status.conditions.as_ref().map(Into::into),
+            conditions_since: some_time(status.conditions_since_unix_ms),
+            readings: status.readings.as_ref().map(Into::into),
+            configuration: status.configuration.as_ref().map(Into::into),
+            planner: status.planner.as_ref().map(Into::into),
             worker: status.worker.as_ref().map(Into::into),
             store: status.store.as_ref().map(Into::into),
             running: status.running.as_ref().map(Into::into),
@@ -109,12 +114,6 @@ impl From<&v1::ClientsSummary> for Clients {
             split_calls: clients.split_calls,
             saved_against: "stock_reference",
         }
-    }
-}
-
-impl From<&v1::PartStatus> for Part {
-    fn from(part: &v1::PartStatus) -> Self {
-        Self { health: word(part.health().as_str_name(), "HEALTH_"), detail: filled(&part.detail) }
     }
 }
 

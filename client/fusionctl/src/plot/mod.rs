@@ -1,10 +1,11 @@
-//! A picture of how a ratio comes about: what was measured, both units' lines, and the choice.
+//! Pictures: how a ratio comes about, and how it changed over time.
 //!
-//! `picture` decides what is shown, `draw` draws it as SVG, `png` turns that into pixels. The same answer gives the same bytes.
+//! In each, `picture` decides what is shown and `draw` draws it as SVG; `png` turns that into pixels. The same answer gives the same bytes.
 
-mod draw;
-mod picture;
+mod history;
 mod png;
+mod ratio;
+mod style;
 
 use std::path::Path;
 
@@ -12,6 +13,7 @@ use fusion_client::v1;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::render::words;
 
 /// What a picture can be kept as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,21 +47,44 @@ impl Format {
 }
 
 /// The picture of an explanation, as the bytes of a file.
-pub(crate) fn render(
+pub(crate) fn ratio(
     shape: &v1::Shape,
     reply: &v1::ExplainRatioReply,
     format: Format,
 ) -> Result<Vec<u8>, Failure> {
-    let picture = picture::Picture::new(shape, reply)?;
-    let svg = draw::svg(&picture).map_err(|error| {
-        Failure::ended(Exit::Internal, format!("cannot draw: {error}; please report this"))
-    })?;
+    encode(ratio::svg(shape, reply)?, format)
+}
+
+/// The picture of past calibrations, the newest first, as the bytes of a file. `chip` is the one that is known by more than its key.
+pub(crate) fn history(
+    shape: &v1::Shape,
+    estimates: &[v1::Estimate],
+    chip: Option<&v1::Chip>,
+    format: Format,
+) -> Result<Vec<u8>, Failure> {
+    encode(history::svg(shape, estimates, chip)?, format)
+}
+
+fn encode(svg: String, format: Format) -> Result<Vec<u8>, Failure> {
     match format {
         Format::Svg => Ok(svg.into_bytes()),
         Format::Png => png::png(&svg).map_err(|error| {
             Failure::ended(Exit::Internal, format!("cannot turn the drawing into pixels: {error}; take SVG"))
         }),
     }
+}
+
+fn drawn(svg: style::Drawn<String>) -> Result<String, Failure> {
+    svg.map_err(|error| Failure::ended(Exit::Internal, format!("cannot draw: {error}; please report this")))
+}
+
+/// There is nothing in a picture.
+fn nothing(shape: &v1::Shape) -> Failure {
+    let shape = words::shape(shape, true);
+    Failure::ended(
+        Exit::BadData,
+        format!("there is nothing to draw of {shape}: measure it with 'fusionctl calibrate'"),
+    )
 }
 
 #[cfg(test)]

@@ -120,11 +120,7 @@ fn common<'a>() -> [Stack<Row<'a>>; 3] {
     [
         (
             Column::number("ratio", |row: &Row<'a>| words::ratio(row.estimate.ratio)),
-            Some(Column::number("rows", |row| {
-                let rows = row.estimate.shape.as_ref().map_or(0, |shape| shape.rows);
-                let secondary = row.estimate.secondary_rows;
-                format!("{}+{secondary}", rows.saturating_sub(secondary))
-            })),
+            Some(Column::number("rows", |row| words::rows(row.estimate))),
         ),
         (
             Column::number("stock ms", |row| words::ms(row.estimate.stock_ms)),
@@ -135,10 +131,7 @@ fn common<'a>() -> [Stack<Row<'a>>; 3] {
         ),
         (
             Column::text("speed-up [95 %]", |row| words::interval(row.estimate.speed_up)),
-            Some(Column::text("samples", |row| {
-                let kept = row.estimate.kept_samples;
-                format!("{kept} of {}", kept.saturating_add(row.estimate.dropped_samples))
-            })),
+            Some(Column::text("samples", |row| words::samples(row.estimate))),
         ),
     ]
 }

@@ -1,49 +1,89 @@
 //! What the daemon is doing.
 
 use fusion_client::{PROTOCOL, VERSION, v1};
-use jiff::Timestamp;
 
-use super::table::fields;
-use super::words;
+use super::table::{Field, fields};
+use super::{configuration, moments, planner, words};
 use crate::json::shared;
 use crate::output::Output;
 
-/// What the daemon is doing.
-pub(crate) fn status(status: &v1::GetStatusReply, output: Output) -> String {
+/// What the daemon is doing, told at `now_unix_ms`. A line that an older daemon says nothing of is left out.
+pub(crate) fn status(status: &v1::GetStatusReply, now_unix_ms: u64, output: Output) -> String {
+    let groups = [
+        machine(status, now_unix_ms, output),
+        measuring(status, now_unix_ms, output),
+        jobs(status),
+        gain(status, output),
+    ];
+    format!(" {}\n{}", output.bold(&title(status, now_unix_ms)), fields(&groups.concat(), output))
+}
+
+/// Who measures what where.
+fn machine(status: &v1::GetStatusReply, now_unix_ms: u64, output: Output) -> Vec<Field> {
     let chip = status.chip.as_ref();
     let label = chip.map(|chip| chip.pair_label.clone()).filter(|label| !label.is_empty());
     let filled = |text: &str| shared::filled(text);
-    let fields = fields(
-        &[
-            ("draining", status.draining.then(|| output.yellow("the daemon is about to exit"))),
-            ("mismatch", mismatch(status).map(|text| output.yellow(&text))),
-            ("socket", filled(&status.socket)),
-            ("state", filled(&status.state_directory)),
-            (
-                "chip",
-                Some(chip.map_or_else(|| "not known before the first calibration".to_owned(), words::chip)),
-            ),
-            ("pair", label.map(|label| output.yellow(&label))),
-            ("units", filled(&status.units)),
-            ("engine", status.engine.as_ref().map(words::engine)),
-            ("conditions", Some(words::conditions(status.conditions.as_ref()))),
-            ("worker", status.worker.as_ref().map(|worker| part(worker, output))),
-            ("store", status.store.as_ref().map(|known| store(known, output))),
-            ("running", Some(status.running.as_ref().map_or_else(|| "nothing".to_owned(), running))),
-            ("waiting", waiting(&status.waiting)),
-            ("last job", status.last_job.as_ref().map(ended)),
-            ("clients", status.clients.as_ref().map(clients)),
-            ("saved", status.clients.as_ref().and_then(|known| saved(known, output))),
-        ],
-        output,
-    );
-    format!(" {}\n{fields}", output.bold(&title(status)))
+    vec![
+        ("draining", status.draining.then(|| output.yellow("the daemon is about to exit"))),
+        ("mismatch", mismatch(status).map(|text| output.yellow(&text))),
+        ("socket", filled(&status.socket)),
+        ("state", filled(&status.state_directory)),
+        ("config", status.configuration.as_ref().map(|known| configuration::line(known, output))),
+        ("chip", Some(chip.map_or_else(|| "not known before the first calibration".to_owned(), words::chip))),
+        ("pair", label.map(|label| output.yellow(&label))),
+        ("units", filled(&status.units)),
+        ("engine", status.engine.as_ref().map(words::engine)),
+        ("conditions", Some(conditions(status, now_unix_ms))),
+        ("worker", status.worker.as_ref().map(|worker| part(worker, output))),
+        ("store", status.store.as_ref().map(|known| store(known, output))),
+    ]
 }
 
-fn title(status: &v1::GetStatusReply) -> String {
-    let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
-    let up = now.saturating_sub(status.started_at_unix_ms);
+/// What is measured without being asked for, or why nothing is.
+fn measuring(status: &v1::GetStatusReply, now_unix_ms: u64, output: Output) -> Vec<Field> {
+    let Some(known) = status.planner.as_ref() else { return Vec::new() };
+    let decision = planner::decision(known, now_unix_ms);
+    let decision = if known.paused { output.yellow(&decision) } else { decision };
+    let mut rows: Vec<Field> = vec![
+        ("measuring", shared::filled(&decision)),
+        ("budget", Some(planner::budget(known))),
+        ("next", Some(planner::next(known, now_unix_ms))),
+        ("stale", planner::stale(known)),
+    ];
+    let troubles = planner::troubles(known, now_unix_ms);
+    rows.extend(troubles.iter().map(|trouble| ("trouble", Some(output.yellow(trouble)))));
+    rows
+}
+
+fn jobs(status: &v1::GetStatusReply) -> Vec<Field> {
+    vec![
+        ("running", Some(status.running.as_ref().map_or_else(|| "nothing".to_owned(), running))),
+        ("waiting", waiting(&status.waiting)),
+        ("last job", status.last_job.as_ref().map(ended)),
+    ]
+}
+
+/// Who is attached, and what that gained.
+fn gain(status: &v1::GetStatusReply, output: Output) -> Vec<Field> {
+    vec![
+        ("clients", status.clients.as_ref().map(clients)),
+        ("saved", status.clients.as_ref().and_then(|known| saved(known, output))),
+    ]
+}
+
+/// "fusiond 0.1.0, process 4242, up 2 h 5 min".
+pub(crate) fn title(status: &v1::GetStatusReply, now_unix_ms: u64) -> String {
+    let up = now_unix_ms.saturating_sub(status.started_at_unix_ms);
     format!("fusiond {}, process {}, up {}", status.version, status.pid, words::duration(up as f64))
+}
+
+/// "nominal, memory normal, AC; for 12 min".
+pub(crate) fn conditions(status: &v1::GetStatusReply, now_unix_ms: u64) -> String {
+    let words = words::conditions(status.conditions.as_ref());
+    match status.conditions_since_unix_ms {
+        0 => words,
+        since => format!("{words}; {}", moments::since(since, now_unix_ms)),
+    }
 }
 
 fn mismatch(status: &v1::GetStatusReply) -> Option<String> {
@@ -55,7 +95,8 @@ fn mismatch(status: &v1::GetStatusReply) -> Option<String> {
     })
 }
 
-fn part(part: &v1::PartStatus, output: Output) -> String {
+/// "ok", "failed: why".
+pub(crate) fn part(part: &v1::PartStatus, output: Output) -> String {
     let word = shared::word(part.health().as_str_name(), "HEALTH_");
     let word = if part.health() == v1::Health::Ok { word } else { output.yellow(&word) };
     if part.detail.is_empty() { word } else { format!("{word}: {}", part.detail) }
@@ -102,7 +143,7 @@ fn saved(known: &v1::ClientsSummary, output: Output) -> Option<String> {
     }
 }
 
-fn running(job: &v1::JobStatus) -> String {
+pub(crate) fn running(job: &v1::JobStatus) -> String {
     let now = if job.shape.is_empty() { String::new() } else { format!(", now {}", job.shape) };
     format!(
         "job {}: {}, {} of {} done{now}",
@@ -121,7 +162,7 @@ fn waiting(jobs: &[v1::JobStatus]) -> Option<String> {
     (!words.is_empty()).then(|| words.join("\n"))
 }
 
-fn ended(ended: &v1::EndedJob) -> String {
+pub(crate) fn ended(ended: &v1::EndedJob) -> String {
     let job = ended.job.clone().unwrap_or_default();
     format!(
         "job {}: {}, {} of {} done: {} at {}",

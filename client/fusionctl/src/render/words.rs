@@ -1,5 +1,7 @@
 //! Numbers and identities in words.
 
+use std::ops::Range;
+
 use fusion_calibrations::chip::Pair;
 use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::lookup::Source;
@@ -86,10 +88,39 @@ fn pair(chip_key: &str) -> Option<Pair> {
 
 /// "nominal, memory normal, AC, low-power mode off"; what no sensor tells is left out.
 pub(crate) fn conditions(conditions: Option<&v1::Conditions>) -> String {
+    let known = told(conditions, 0..4);
+    if known.is_empty() { "no sensor tells".to_owned() } else { known }
+}
+
+/// The first half of [`conditions`]; "-" where no sensor tells.
+pub(crate) fn heat_and_memory(conditions: Option<&v1::Conditions>) -> String {
+    let known = told(conditions, 0..2);
+    if known.is_empty() { "-".to_owned() } else { known }
+}
+
+/// The other half.
+pub(crate) fn power(conditions: Option<&v1::Conditions>) -> String {
+    let known = told(conditions, 2..4);
+    if known.is_empty() { "-".to_owned() } else { known }
+}
+
+/// Of the four words of conditions (thermal, memory, power, low-power mode) those in `range` that a sensor tells.
+fn told(conditions: Option<&v1::Conditions>, range: Range<usize>) -> String {
     let text = conditions.map(|wire| Conditions::from(wire).to_string()).unwrap_or_default();
-    let known: Vec<_> =
-        text.split(", ").filter(|word| !word.is_empty() && !word.ends_with("unknown")).collect();
-    if known.is_empty() { "no sensor tells".to_owned() } else { known.join(", ") }
+    let words = text.split(", ").skip(range.start).take(range.len());
+    words.filter(|word| !word.is_empty() && !word.ends_with("unknown")).collect::<Vec<_>>().join(", ")
+}
+
+/// "288+224": the primary unit's rows and the secondary unit's.
+pub(crate) fn rows(estimate: &v1::Estimate) -> String {
+    let rows = estimate.shape.as_ref().map_or(0, |shape| shape.rows);
+    format!("{}+{}", rows.saturating_sub(estimate.secondary_rows), estimate.secondary_rows)
+}
+
+/// "26 of 28": kept of taken.
+pub(crate) fn samples(estimate: &v1::Estimate) -> String {
+    let kept = estimate.kept_samples;
+    format!("{kept} of {}", kept.saturating_add(estimate.dropped_samples))
 }
 
 /// "MLX 0.32.2 (library 1a2b3c4d) on debian-12 6.1.0"; data instead of MLX is named by its source.
@@ -208,5 +239,11 @@ mod tests {
         let wire = v1::Conditions { memory: v1::Memory::Normal.into(), ..Default::default() };
         assert_eq!(conditions(Some(&wire)), "memory normal");
         assert_eq!(conditions(Some(&v1::Conditions::default())), "no sensor tells");
+        assert_eq!(
+            (heat_and_memory(Some(&wire)).as_str(), power(Some(&wire)).as_str()),
+            ("memory normal", "-")
+        );
+        let wire = v1::Conditions { power: v1::Power::Ac.into(), ..wire };
+        assert_eq!((heat_and_memory(None).as_str(), power(Some(&wire)).as_str()), ("-", "AC"));
     }
 }

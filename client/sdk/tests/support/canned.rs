@@ -92,14 +92,28 @@ pub fn readings() -> v1::Readings {
     }
 }
 
-/// Three calibrations of a shape, the newest first, each a day older than the one before.
-pub fn history(shape: &v1::Shape) -> Vec<v1::Estimate> {
+/// So many calibrations of a shape, the newest first, each a day older than the one before. Every third was made on a hot machine, and the
+/// older half with an older MLX.
+pub fn history(shape: &v1::Shape, past: usize) -> Vec<v1::Estimate> {
     const DAY: u64 = 24 * 3600 * 1000;
-    (0..3)
+    let hot = v1::Conditions {
+        thermal: v1::Thermal::Heavy.into(),
+        power: v1::Power::Battery.into(),
+        ..conditions()
+    };
+    (0..past)
         .map(|days| {
             let newest = estimate(shape);
-            let measured_at_unix_ms = newest.measured_at_unix_ms - days * DAY;
-            v1::Estimate { measured_at_unix_ms, ratio: newest.ratio - 0.02 * days as f64, ..newest }
+            let old = days > past / 2;
+            let engine =
+                if old { v1::Engine { mlx_version: "0.31.0".to_owned(), ..engine() } } else { engine() };
+            v1::Estimate {
+                measured_at_unix_ms: newest.measured_at_unix_ms - days as u64 * DAY,
+                ratio: newest.ratio - 0.02 * (days % 4) as f64,
+                conditions: Some(if days % 3 == 2 { hot } else { conditions() }),
+                engine: Some(engine),
+                ..newest
+            }
         })
         .collect()
 }

@@ -70,6 +70,29 @@ pub struct Script {
     pub clients: Vec<v1::ClientStatus>,
     /// The same in numbers; `None` for a daemon that doesn't tell.
     pub summary: Option<v1::ClientsSummary>,
+    /// What it measures by itself; `None` for a daemon that doesn't tell.
+    pub planner: Option<v1::PlannerStatus>,
+    /// What the user wants; `None` for a daemon that doesn't tell.
+    pub configuration: Option<v1::ConfigurationStatus>,
+    /// What the sensors say beyond the conditions; `None` for a daemon that doesn't tell.
+    pub readings: Option<v1::Readings>,
+    /// Since when the conditions hold; 0 for a daemon that doesn't tell.
+    pub conditions_since_unix_ms: u64,
+    /// How often every shape was calibrated.
+    pub past: usize,
+}
+
+impl Script {
+    /// A daemon from before anything was measured without being asked.
+    pub fn old() -> Self {
+        Self {
+            planner: None,
+            configuration: None,
+            readings: None,
+            conditions_since_unix_ms: 0,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for Script {
@@ -89,6 +112,11 @@ impl Default for Script {
             gates: canned_gates::gates(),
             clients: canned_gates::clients(),
             summary: Some(canned_gates::summary()),
+            planner: Some(canned::planner()),
+            configuration: Some(canned::configuration()),
+            readings: Some(canned::readings()),
+            conditions_since_unix_ms: canned::THEN,
+            past: 3,
         }
     }
 }
@@ -108,6 +136,14 @@ pub struct Seen {
     pub reset: Mutex<Option<v1::ResetGateRequest>>,
     /// The last decision on a gate.
     pub lock: Mutex<Option<v1::LockGateRequest>>,
+    /// The seconds of the last pause.
+    pub pause: Mutex<Option<u64>>,
+    /// How often it was told to go on.
+    pub resumed: AtomicUsize,
+    /// How often it was told to read the configuration.
+    pub reloaded: AtomicUsize,
+    /// The limit of the last question for the past.
+    pub history: Mutex<Option<u32>>,
     /// Calibrations that a client walked away from.
     pub cancelled: AtomicU32,
 }

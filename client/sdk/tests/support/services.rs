@@ -54,6 +54,19 @@ impl Service {
         }
     }
 
+    /// What it measures by itself, paused or not.
+    fn planner(&self) -> Option<v1::PlannerStatus> {
+        let planner = self.script.planner.clone()?;
+        Some(match *self.seen.pause.lock().unwrap() {
+            Some(seconds) => v1::PlannerStatus {
+                paused: true,
+                paused_until_unix_ms: canned::paused_until(seconds),
+                ..planner
+            },
+            None => planner,
+        })
+    }
+
     fn answer(&self, shape: Option<&v1::Shape>) -> v1::GetRatioReply {
         let known = self.script.estimates.iter().find(|estimate| estimate.shape.as_ref() == shape).cloned();
         v1::GetRatioReply {
@@ -167,10 +180,10 @@ impl Control for Service {
             worker: Some(ok("")),
             draining: false,
             clients: self.script.summary,
-            configuration: Some(canned::configuration()),
-            planner: Some(canned::planner()),
-            conditions_since_unix_ms: canned::THEN,
-            readings: Some(canned::readings()),
+            configuration: self.script.configuration.clone(),
+            planner: self.planner(),
+            conditions_since_unix_ms: self.script.conditions_since_unix_ms,
+            readings: self.script.readings.clone(),
         }))
     }
 
@@ -179,19 +192,28 @@ impl Control for Service {
         _: Request<v1::ReloadConfigurationRequest>,
     ) -> Result<Response<v1::ReloadConfigurationReply>, Status> {
         self.refused()?;
-        Ok(Response::new(v1::ReloadConfigurationReply { configuration: Some(canned::configuration()) }))
+        self.seen.reloaded.fetch_add(1, Ordering::SeqCst);
+        let configuration = self.script.configuration.clone();
+        match configuration.as_ref().and_then(|known| known.state.as_ref()) {
+            Some(state) if state.health() != v1::Health::Ok => {
+                let message = format!("the configuration stays as it was: {}", state.detail);
+                Err(Status::failed_precondition(message))
+            }
+            _ => Ok(Response::new(v1::ReloadConfigurationReply { configuration })),
+        }
     }
 
     async fn pause(&self, request: Request<v1::PauseRequest>) -> Result<Response<v1::PauseReply>, Status> {
         self.refused()?;
-        let paused_until_unix_ms = canned::paused_until(request.into_inner().seconds);
-        let planner = v1::PlannerStatus { paused: true, paused_until_unix_ms, ..canned::planner() };
-        Ok(Response::new(v1::PauseReply { planner: Some(planner) }))
+        *self.seen.pause.lock().unwrap() = Some(request.into_inner().seconds);
+        Ok(Response::new(v1::PauseReply { planner: self.planner() }))
     }
 
     async fn resume(&self, _: Request<v1::ResumeRequest>) -> Result<Response<v1::ResumeReply>, Status> {
         self.refused()?;
-        Ok(Response::new(v1::ResumeReply { planner: Some(canned::planner()) }))
+        self.seen.resumed.fetch_add(1, Ordering::SeqCst);
+        *self.seen.pause.lock().unwrap() = None;
+        Ok(Response::new(v1::ResumeReply { planner: self.planner() }))
     }
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainReply>, Status> {
@@ -267,9 +289,11 @@ impl Ratios for Service {
     ) -> Result<Response<v1::ListHistoryReply>, Status> {
         self.refused()?;
         let request = request.into_inner();
-        let kept = canned::history(&request.shape.unwrap_or_default());
+        *self.seen.history.lock().unwrap() = Some(request.limit);
+        let kept = canned::history(&request.shape.unwrap_or_default(), self.script.past);
         let total = kept.len() as u32;
-        let estimates = kept.into_iter().take(request.limit.max(1) as usize).collect();
+        let limit = if request.limit == 0 { 100 } else { request.limit };
+        let estimates = kept.into_iter().take(limit as usize).collect();
         Ok(Response::new(v1::ListHistoryReply { estimates, total }))
     }
 }

@@ -1,70 +1,40 @@
 //! Draws the picture as SVG.
 
 use fusion_calibrations::lines::Lines;
-use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::{
-    Cartesian2d, ChartBuilder, ChartContext, Circle, Color as _, DashedLineSeries, DrawingArea, ErrorBar,
-    IntoDrawingArea as _, IntoFont as _, LineSeries, PathElement, RGBColor, SVGBackend, ShapeStyle, Text,
+    Cartesian2d, ChartBuilder, ChartContext, Circle, Color as _, DashedLineSeries, ErrorBar,
+    IntoDrawingArea as _, LineSeries, PathElement, SVGBackend, ShapeStyle, Text,
 };
+use plotters::style::WHITE;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{FontStyle, TextStyle, WHITE};
 
 use super::picture::{Picture, Point};
+use crate::plot::style::{
+    CHOSEN, Drawn, FAINT, GRID, INK, MARGIN, PRIMARY, Root, SECONDARY, SIZE, STOCK, entry, font, heading,
+};
 
-/// Width and height in pixels.
-pub(super) const SIZE: (u32, u32) = (960, 620);
 const HEAD: u32 = 118;
 const FOOT: u32 = 40;
-const MARGIN: i32 = 24;
-const FONT: &str = "sans-serif";
 /// How far text stands from the line that it belongs to, as a share of the width.
 const BESIDE: f64 = 0.006;
 
-// Told apart by colour-blind eyes as well (Okabe and Ito, 2008).
-const INK: RGBColor = RGBColor(34, 34, 34);
-const FAINT: RGBColor = RGBColor(110, 110, 110);
-const GRID: RGBColor = RGBColor(228, 228, 228);
-const PRIMARY: RGBColor = RGBColor(0, 114, 178);
-const SECONDARY: RGBColor = RGBColor(213, 94, 0);
-const STOCK: RGBColor = RGBColor(0, 158, 115);
-const CHOSEN: RGBColor = RGBColor(204, 121, 167);
-const WARNING: RGBColor = RGBColor(176, 64, 0);
-
-type Root<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// The picture as SVG text.
-pub(super) fn svg(picture: &Picture) -> Result<String, Box<dyn std::error::Error>> {
+pub(super) fn svg(picture: &Picture) -> Drawn<String> {
     let mut text = String::new();
     {
         let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
         let (head, rest) = root.split_vertically(HEAD);
         let (body, foot) = rest.split_vertically(SIZE.1 - HEAD - FOOT);
-        heading(&head, picture)?;
+        heading(&head, &picture.title, picture.label.as_deref(), &picture.notes)?;
         chart(&body, picture)?;
         legend(&foot, picture)?;
         root.present()?;
     }
     Ok(text)
-}
-
-fn font(size: f64, colour: RGBColor) -> TextStyle<'static> {
-    (FONT, size).into_font().color(&colour)
-}
-
-fn heading(area: &Root<'_>, picture: &Picture) -> Drawn {
-    let bold = (FONT, 19.0).into_font().style(FontStyle::Bold).color(&INK);
-    area.draw_text(&picture.title, &bold, (MARGIN, 14))?;
-    let label = picture.label.iter().map(|label| (label, WARNING));
-    let mut y = 42;
-    for (line, colour) in label.chain(picture.notes.iter().map(|note| (note, FAINT))) {
-        area.draw_text(line, &font(13.0, colour), (MARGIN, y))?;
-        y += 18;
-    }
-    Ok(())
 }
 
 fn chart(area: &Root<'_>, picture: &Picture) -> Drawn {
@@ -209,14 +179,6 @@ fn legend(area: &Root<'_>, picture: &Picture) -> Drawn {
         x = entry(area, text, x + 24)?;
     }
     Ok(())
-}
-
-/// Writes a legend's text and says where the next entry begins.
-fn entry(area: &Root<'_>, text: &str, x: i32) -> Result<i32, Box<dyn std::error::Error>> {
-    /// Width of a letter of this size, on average and generously.
-    const LETTER: f64 = 6.4;
-    area.draw_text(text, &font(13.0, INK), (x, 7))?;
-    Ok(x + (text.len() as f64 * LETTER) as i32 + 18)
 }
 
 /// Milliseconds without a unit, short enough for an axis.

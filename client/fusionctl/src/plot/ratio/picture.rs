@@ -3,8 +3,8 @@
 use fusion_calibrations::lines::Lines;
 use fusion_client::v1;
 
-use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::plot::nothing;
 use crate::render::words;
 
 /// How far the picture goes beyond the balance and beyond the last measured point, as factors.
@@ -55,13 +55,7 @@ impl Picture {
         let here = estimate.filter(|known| known.shape.as_ref() == Some(shape));
         let points: Vec<Point> = reply.points.iter().filter(|_| here.is_some()).filter_map(point).collect();
         if lines.is_none() && points.is_empty() {
-            return Err(Failure::ended(
-                Exit::BadData,
-                format!(
-                    "there is nothing to draw of {}: measure it with 'fusionctl calibrate'",
-                    words::shape(shape, true)
-                ),
-            ));
+            return Err(nothing(shape));
         }
         let rows = f64::from(shape.rows);
         let stock_ms = here.map(|known| known.stock_ms).or(lines.map(|lines| lines.stock_ms(shape.rows)));
