@@ -13,6 +13,7 @@ use fusion_client::attach::{Attachment, Basis, LayerHandle, Options, RegionHandl
 use crate::crowd;
 use crate::daemon::{Daemon, runtime};
 use crate::figure::{Figure, Limit};
+use crate::{example, system_calls};
 
 /// Repetitions that are timed as one: a clock read takes as long as what is measured.
 const BATCH: u32 = 1000;
@@ -21,24 +22,36 @@ const BATCHES: usize = 300;
 /// Times that a process attaches.
 const ATTACHES: usize = 60;
 /// Rows of a call.
-const ROWS: u32 = 2048;
+pub(crate) const ROWS: u32 = 2048;
 
 /// A daemon that knows a layer of a modelled machine; nothing is measured.
 pub(crate) async fn daemon() -> Result<(Daemon, Shape)> {
     let daemon = Daemon::start_with(&["--machine", "model:m4-pro"]).await?;
-    let shape = Shape::parse(&format!("{ROWS}x4096x14336"), WeightFormat::F16, Layout::default())?;
+    let shape = shape()?;
     daemon.calibrate(&[shape]).await?;
     Ok((daemon, shape))
+}
+
+fn shape() -> Result<Shape> {
+    Ok(Shape::parse(&format!("{ROWS}x4096x14336"), WeightFormat::F16, Layout::default())?)
+}
+
+/// Options of a client that waits until the daemon answers.
+pub(crate) fn options(socket: SocketPath) -> Result<Options> {
+    let mut options = Options::new(socket, "benchmark", vec![shape()?.layer()]);
+    options.limit = Duration::from_secs(10);
+    Ok(options)
 }
 
 pub(crate) fn measure() -> Result<Vec<Figure>> {
     let runtime = runtime()?;
     let (daemon, shape) = runtime.block_on(daemon())?;
-    let mut options = Options::new(daemon.socket().clone(), "benchmark", vec![shape.layer()]);
+    let mut options = options(daemon.socket().clone())?;
     options.state_directory = Some(daemon.state());
-    options.limit = Duration::from_secs(10);
     let mut figures = decisions(&options)?;
+    figures.push(system_calls::measure(&options)?);
     figures.extend(attaching(&options)?);
+    figures.push(in_process()?);
     figures.extend(runtime.block_on(crowd::measure(&daemon, shape))?);
     Ok(figures)
 }
@@ -158,6 +171,21 @@ fn attaching(options: &Options) -> Result<Vec<Figure>> {
         figure("attach without a daemon, by its snapshot file, p50", without, Limit::None),
         figure("reading the snapshot file, p50", read, Limit::None),
     ])
+}
+
+/// The way without a daemon: the layers of a model calibrated in the process that wants to use them, on this machine's development pair.
+fn in_process() -> Result<Figure> {
+    let arguments =
+        ["qwen2.5-0.5b", "--development", "--blocks", "1", "--rows", "512", "--calibrate", "--rounds", "0"];
+    let calibrated = example::run(None, &arguments)?.calibrated;
+    let times: Vec<f64> = calibrated.iter().map(|layer| layer.ms).collect();
+    let shapes: Vec<&str> = calibrated.iter().map(|layer| layer.shape.as_str()).collect();
+    let middle = Interval::exact(median(&times).unwrap_or(f64::NAN));
+    let figure =
+        Figure::new("calibrating a layer in the process, p50", middle, "ms", Limit::None, times.len(), None);
+    Ok(figure
+        .note(format!("{:.0} ms for all of {}", times.iter().sum::<f64>(), shapes.join(", ")))
+        .raw(times))
 }
 
 /// Time until a ratio can be used, in ms.

@@ -75,17 +75,54 @@ impl Daemon {
 
     /// Measures shapes; why the first failed, if one did.
     pub(crate) async fn calibrate(&self, shapes: &[Shape]) -> Result<Vec<v1::ShapeFinished>> {
+        let (finished, failed) = self.calibrate_once(shapes).await?;
+        match failed.into_iter().next() {
+            Some(failed) => bail!("{}", failed.reason),
+            None => Ok(finished),
+        }
+    }
+
+    /// Measures shapes, those that failed again, `attempts` times in all: what was measured, and what failed last.
+    pub(crate) async fn calibrate_patiently(
+        &self,
+        shapes: &[Shape],
+        attempts: usize,
+    ) -> Result<(Vec<v1::ShapeFinished>, Vec<v1::ShapeFailed>)> {
+        let (mut finished, mut failed) = (Vec::new(), Vec::new());
+        let mut left = shapes.to_vec();
+        for _ in 0..attempts {
+            if left.is_empty() {
+                break;
+            }
+            let (more, fewer) = self.calibrate_once(&left).await?;
+            finished.extend(more);
+            failed = fewer;
+            left = failed
+                .iter()
+                .map(|failed| {
+                    Shape::try_from(failed.shape.as_ref().context("a failure has no shape")?)
+                        .map_err(Into::into)
+                })
+                .collect::<Result<_>>()?;
+        }
+        Ok((finished, failed))
+    }
+
+    async fn calibrate_once(
+        &self,
+        shapes: &[Shape],
+    ) -> Result<(Vec<v1::ShapeFinished>, Vec<v1::ShapeFailed>)> {
         let client = self.client().await?;
         let mut calibration = client.calibrate(shapes, v1::Freshness::Remeasure, "benchmark").await?;
-        let mut finished = Vec::new();
+        let (mut finished, mut failed) = (Vec::new(), Vec::new());
         while let Some(event) = calibration.next().await? {
             match event {
                 Event::ShapeFinished(shape) => finished.push(shape),
-                Event::ShapeFailed(failed) => bail!("{}", failed.reason),
+                Event::ShapeFailed(shape) => failed.push(shape),
                 _ => {}
             }
         }
-        Ok(finished)
+        Ok((finished, failed))
     }
 }
 

@@ -96,6 +96,12 @@ impl Figure {
         Self { name: name.into(), value, low, high, unit, limit, verdict, samples, note, raw: Vec::new() }
     }
 
+    /// A figure that couldn't be measured.
+    pub(crate) fn unknown(name: impl Into<String>, unit: &'static str, limit: Limit) -> Self {
+        let anything = Interval { low: f64::NEG_INFINITY, value: f64::NAN, high: f64::INFINITY };
+        Self::new(name, anything, unit, limit, 0, None)
+    }
+
     /// Adds what a reader should know.
     pub(crate) fn note(mut self, note: impl fmt::Display) -> Self {
         if !self.note.is_empty() {
@@ -166,5 +172,6 @@ mod tests {
         assert_eq!(verdict(1.9, 2.0, Limit::AtMost(1.8), None), Verdict::Missed);
         assert_eq!(verdict(1.9, 2.0, Limit::AtLeast(1.8), Some(1.2)), Verdict::Unresolved);
         assert_eq!(verdict(1.9, 2.0, Limit::None, Some(1.2)), Verdict::Reported);
+        assert_eq!(Figure::unknown("x", "", Limit::AtMost(1.0)).verdict, Verdict::Unresolved);
     }
 }

@@ -5,10 +5,15 @@
 //! (an A/A run) shows that the machine isn't quiet.
 
 mod asymmetric;
+mod block;
+mod calls;
 mod client;
 mod crowd;
 mod daemon;
+mod decode;
+mod efficiency;
 mod environment;
+mod example;
 mod figure;
 mod first_run;
 mod gate;
@@ -19,6 +24,7 @@ mod neighbour;
 mod random;
 mod rest;
 mod split;
+mod system_calls;
 mod worker;
 
 use std::path::PathBuf;
@@ -26,6 +32,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use fusion_client::SocketPath;
 
 use crate::figure::{Figure, Summary};
 
@@ -46,12 +53,18 @@ struct Arguments {
     /// Serve a bare health service on this socket: what our latency is compared with
     #[arg(long, hide = true)]
     echo_server: Option<PathBuf>,
+    /// Decide as a client of the daemon on this socket, to be traced
+    #[arg(long, hide = true)]
+    decide_traced: Option<PathBuf>,
 }
 
 type Measure = fn() -> Result<Vec<Figure>>;
 
 const GROUPS: &[(&str, &str, Measure)] = &[
     ("split", "speed-up of a split on the development pair", split::measure),
+    ("efficiency", "what a split keeps of both units' speed, layer by layer", efficiency::measure),
+    ("block", "the block example through the gate against fixed arms (takes minutes)", block::measure),
+    ("decode", "a decode step through the gate against stock", decode::measure),
     ("asymmetric", "chosen ratio on pairs of unknown speed", asymmetric::measure),
     ("search", "the search on products of unknown speed", live_search::measure),
     ("latency", "GetRatio over the socket against a bare call", latency::measure),
@@ -76,6 +89,9 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<()> {
     if let Some(socket) = &arguments.echo_server {
         return latency::serve_echo(socket);
+    }
+    if let Some(socket) = &arguments.decide_traced {
+        return system_calls::decide_traced(&client::options(SocketPath::new(socket)?)?);
     }
     if arguments.list {
         for (name, what, _) in GROUPS {

@@ -18,6 +18,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         build.args(["--package", package]);
     }
     process::show(&mut build, "building")?;
+    let mut example = Command::new(workspace::cargo());
+    example.current_dir(&root).args(["build", "--release", "--locked"]);
+    example.args(["--package", "fusion-split", "--example", "prefill"]);
+    process::show(&mut example, "building the block example")?;
     let mut bench = Command::new(workspace::cargo());
     bench.current_dir(&root).args([
         "run",

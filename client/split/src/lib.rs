@@ -21,7 +21,7 @@
 //!
 //! Inside a model, [`split_matmul`] and [`SplitLinear`] do the same with inputs and rows of the caller's. A [`Policy`] decides how a
 //! region runs (its [`Arm`]) and how many rows of a layer the secondary unit gets; [`model`] is a stack of decoder blocks that
-//! asks one, and `examples/prefill.rs` shows it at work. [`probe`] finds out whether two units run at once at all.
+//! asks one, and `examples/prefill` shows it at work. [`probe`] finds out whether two units run at once at all.
 //!
 //! # One thread
 //! MLX streams and lazy arrays belong to the thread that made them, and every thread that touches MLX costs a

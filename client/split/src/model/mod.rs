@@ -74,7 +74,8 @@ impl Cache {
 /// The stack. Like all MLX objects it stays on one thread.
 #[derive(Debug)]
 pub struct Model {
-    region: String,
+    /// The regions' names: all rows' hidden states, and the cache only.
+    regions: [String; 2],
     geometry: Geometry,
     blocks: Vec<Block>,
     compiled: CompiledBlock,
@@ -93,19 +94,23 @@ impl Model {
     ) -> Result<Self, SplitError> {
         // Far enough apart that no two blocks share a seed.
         let seeds = (0..blocks as u64).map(|index| seed.wrapping_add(index * 1000));
-        let blocks: Result<Vec<_>, _> =
+        let made: Result<Vec<_>, _> =
             with_stream(units.primary(), || seeds.map(|seed| Block::synthetic(geometry, seed)).collect());
         Ok(Self {
-            region: format!("{} prefill", geometry.name()),
-            blocks: blocks?,
+            regions: region_names(geometry, blocks),
+            blocks: made?,
             compiled: CompiledBlock::new(geometry, units.primary()),
             geometry: geometry.clone(),
         })
     }
 
-    /// The name of the region that the policy is asked about.
-    pub fn region(&self) -> &str {
-        &self.region
+    /// The name of the region that the policy is asked about. It says all that decides how long a row takes, since what is learned of a
+    /// region is kept under its name.
+    pub fn region(&self, wanted: Wanted) -> &str {
+        match wanted {
+            Wanted::Hidden => &self.regions[0],
+            Wanted::Cache => &self.regions[1],
+        }
     }
 
     /// What it is built of.
@@ -155,7 +160,7 @@ impl Model {
         let mut sampled = Vec::new();
 
         let start = Instant::now();
-        let arm = policy.arm(&self.region, rows);
+        let arm = policy.arm(self.region(wanted), rows);
         let (out, grown) = self.build(units, hidden, cache, wanted, arm, policy, &mut sampled)?;
         let outputs = out.iter().chain(grown.arrays());
         transforms::eval(outputs).doing("computing a region")?;
@@ -163,7 +168,7 @@ impl Model {
 
         *cache = grown;
         let run_queue_delay_ms = units.delay_since(delay);
-        let region = &self.region;
+        let region = self.region(wanted);
         policy.finished(&Call { region, rows, arm, total_ms, run_queue_delay_ms, sampled: &sampled });
         Ok(Ran { hidden: out, arm, total_ms, sampled: sampled.len() })
     }
@@ -208,6 +213,12 @@ impl Model {
         }
         Ok(((wanted == Wanted::Hidden).then_some(hidden), Cache(grown)))
     }
+}
+
+fn region_names(geometry: &Geometry, blocks: usize) -> [String; 2] {
+    let (name, format, all) = (geometry.name(), geometry.format(), geometry.blocks());
+    let part = if blocks == all { String::new() } else { format!(", {blocks} of {all} blocks") };
+    [format!("{name}/prefill {format}{part}"), format!("{name}/cache {format}{part}")]
 }
 
 #[cfg(test)]
