@@ -4,6 +4,7 @@ mod bench;
 mod darwin;
 mod drift;
 mod gates;
+mod load;
 mod process;
 mod replay;
 mod run;
@@ -46,6 +47,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Show that the daemon steps aside for other programs' work, with a daemon of its own and real products (takes a minute or two)
+    Load,
     /// Run the ratio search over recorded calibration grids and print what it chose, and what that cost
     Replay(replay::Arguments),
     /// Our gate and the paper's on models of the recorded machines, against stock and the best fixed arm
@@ -69,6 +72,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::DarwinCheck => darwin::check(),
         Chore::Run => run::run(),
         Chore::Bench { arguments } => bench::run(arguments),
+        Chore::Load => load::run(),
         Chore::Replay(arguments) => replay::run(arguments),
         Chore::Gates(arguments) => gates::run(arguments),
     }

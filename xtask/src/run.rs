@@ -39,6 +39,16 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
+/// Builds the programs in release; where they lie.
+///
+/// # Errors
+/// If they don't build.
+pub(crate) fn build_programs() -> Result<PathBuf> {
+    let root = workspace::root()?;
+    build(&root)?;
+    Ok(programs(&root))
+}
+
 fn build(root: &Path) -> Result<()> {
     let mut cargo = Command::new(workspace::cargo());
     cargo.current_dir(root).args(["build", "--release", "--locked"]);
