@@ -47,6 +47,8 @@ const MINIMUM_PAIRS_KNOWN: usize = 1;
 /// An earlier calibration holds if the speed-up now differs from it by no more than this (logarithm): three standard deviations of the ratio
 /// of two calls.
 const STILL_HOLDS: f64 = 0.064;
+/// A balance further from the earlier choice than this share has moved: five deviations of what a call of each unit tells.
+const BALANCE_MOVED: f64 = 0.03;
 /// Pairs at most: what six don't show isn't worth more of the machine's time.
 const MAXIMUM_PAIRS: usize = 6;
 /// From so many pairs on a speed-up below this isn't pursued: proving it would cost more calls than it will ever be worth.
@@ -288,11 +290,18 @@ impl Search {
             return Some(Step::Measure(Ask::Stock));
         };
         let change = ((stock / split) / (known.stock_ms / known.split_ms)).ln();
-        if change.abs() <= STILL_HOLDS {
+        if change.abs() <= STILL_HOLDS && !self.balance_moved(rows) {
             self.phase = Phase::Confirm(rows);
             return Some(self.confirm(rows));
         }
         None
+    }
+
+    /// Whether both units' finish times say that the balance is elsewhere: a choice that was off by an accident would stand for ever.
+    fn balance_moved(&self, rows: u32) -> bool {
+        let (Some(_), Some(_)) = self.unit_times() else { return false };
+        let balanced = self.lines().map_or(rows, |lines| self.allowed(self.best_rows(&lines)));
+        f64::from(balanced.abs_diff(rows)) > BALANCE_MOVED * f64::from(self.shape.rows())
     }
 
     fn minimum_pairs(&self) -> usize {

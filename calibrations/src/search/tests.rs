@@ -72,6 +72,18 @@ fn finish_times_find_the_balance_in_four_split_calls_and_twelve_in_all() {
 }
 
 #[test]
+fn an_earlier_choice_off_the_balance_is_corrected() {
+    for seed in 0..20 {
+        let shape = shape(1024, 2048);
+        let known = Known { secondary_rows: 560, lines: None, stock_ms: 10.24, split_ms: 5.8 };
+        let options = Options { start: Start::Warm(known), seed, ..Options::default() };
+        let (mut search, mut noise) = (Search::new(shape, options), Noise(seed));
+        let outcome = drive(&mut search, |ask| two_units(shape, 1.0, &mut noise, ask));
+        assert!((outcome.ratio.get() - 0.5).abs() <= 0.02, "{outcome:?}");
+    }
+}
+
+#[test]
 fn a_sure_gain_below_what_sessions_differ_by_is_not_taken() {
     let gain = |speed_up: f64| {
         let mut search = Search::new(shape(1024, 2048), totals(&[100, 200, 300, 400]));
