@@ -1,0 +1,386 @@
+//! The simulation's loop: what is scripted happens, and in between the daemon does what its planner says.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fusion_calibrations::noise::Noise;
+use fusiond::planner::{ClientActivity, Decision, Known, Load, Moment};
+
+use crate::client::{CHUNK, Client};
+use crate::daemon::Daemon;
+use crate::disk::Disk;
+use crate::figures::{Checks, Figures};
+use crate::script::{DAY, Event, HOUR, SECOND, script};
+use crate::world::{CHIPS, World};
+
+/// The daemon is started again so long after it died: launchd's throttle interval.
+const RESTART_MS: f64 = 10.0 * SECOND;
+/// A machine that cools is looked at so often; the real one is told by its sensors.
+const COOLING_LOOK_MS: f64 = 10.0 * SECOND;
+/// Heat below which nothing changes any more.
+const COOL: f64 = 0.01;
+/// Calls between two reports of a client's gate.
+const REPORT_EVERY: u32 = 20;
+/// Share of the calls that are a prompt's tail.
+const TAILS: f64 = 0.2;
+/// After an upgrade, everything wanted is measured again within so much time.
+const SETTLED_AFTER_UPGRADE: f64 = 12.0 * HOUR;
+
+/// The daemon died.
+#[derive(Debug)]
+pub struct Crash;
+
+/// Everything.
+pub struct Simulation {
+    pub world: World,
+    pub disk: Disk,
+    pub figures: Figures,
+    pub checks: Checks,
+    daemon: Option<Daemon>,
+    starts_at: f64,
+    clients: BTreeMap<usize, Client>,
+    events: VecDeque<(f64, Event)>,
+    noise: Noise,
+    crash_after: Option<u32>,
+    worker_deaths: f64,
+    /// When the planner asked to be asked again, by the wall clock; `None` for "when something changes".
+    ask_at: Option<Moment>,
+    changed: bool,
+    quiet: bool,
+    first_wants: Vec<fusiond::planner::Want>,
+    learned_at: Option<f64>,
+    upgraded_at: f64,
+}
+
+/// What came of one seed.
+pub struct Report {
+    pub chip: &'static str,
+    pub figures: Figures,
+    pub violations: Vec<String>,
+}
+
+/// Lives through `days` scripted days.
+pub fn run(days: u32, seed: u64) -> Report {
+    let chip = CHIPS[(seed % CHIPS.len() as u64) as usize];
+    let mut simulation = Simulation::new(chip, days, seed);
+    while let Some((at, event)) = simulation.events.pop_front() {
+        simulation.live_until(at);
+        simulation.happen(event);
+    }
+    simulation.live_until(f64::from(days) * DAY);
+    simulation.end();
+    Report { chip, figures: simulation.figures, violations: simulation.checks.violations }
+}
+
+impl Simulation {
+    fn new(chip: &str, days: u32, seed: u64) -> Self {
+        Self {
+            world: World::new(chip, seed),
+            disk: Disk::default(),
+            figures: Figures::default(),
+            checks: Checks::default(),
+            daemon: None,
+            starts_at: 0.0,
+            clients: BTreeMap::new(),
+            events: script(days, seed).into(),
+            noise: Noise::for_use(seed, "chance"),
+            crash_after: None,
+            worker_deaths: 0.0,
+            ask_at: None,
+            changed: true,
+            quiet: true,
+            first_wants: Vec::new(),
+            learned_at: None,
+            upgraded_at: 0.0,
+        }
+    }
+
+    /// The daemon, where one runs.
+    pub fn daemon(&mut self) -> &mut Daemon {
+        self.daemon.as_mut().expect("only a running daemon does this")
+    }
+
+    /// Either way, evenly.
+    pub fn coin(&mut self) -> bool {
+        self.noise.uniform() < 0.5
+    }
+
+    /// Whether the worker dies in this call.
+    pub fn worker_dies(&mut self) -> bool {
+        self.noise.uniform() < self.worker_deaths
+    }
+
+    /// The daemon does one thing; or dies before it.
+    pub fn step(&mut self) -> Result<(), Crash> {
+        match &mut self.crash_after {
+            Some(0) => Err(Crash),
+            Some(steps) => {
+                *steps -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A call of a job ended.
+    pub fn measured_call(&mut self, ms: f64, disturbed_at: f64) {
+        self.figures.measured_calls += 1;
+        self.figures.spent_ms += ms;
+        self.earn(ms);
+        let overlap_ms = (self.world.now_ms() - disturbed_at).max(0.0);
+        self.figures.worst_overlap_ms = self.figures.worst_overlap_ms.max(overlap_ms);
+        self.checks.measuring_call(ms, overlap_ms, &self.figures);
+    }
+
+    /// What the duty allows for a time that just passed: counted here, whatever the planner counts.
+    fn earn(&mut self, ms: f64) {
+        let policy = fusiond::planner::Policy::default();
+        self.figures.allowed_ms += policy.duty(self.world.conditions()).get() * ms;
+    }
+
+    fn rest(&mut self, ms: f64) {
+        self.earn(ms);
+        self.world.machine.rest(ms);
+    }
+
+    fn crash(&mut self) {
+        self.figures.crashes += 1;
+        self.crash_after = None;
+        self.daemon = None;
+        self.starts_at = self.world.now_ms() + RESTART_MS;
+    }
+
+    fn start_daemon(&mut self) {
+        for lost in self.disk.lost() {
+            self.checks.violated(lost);
+        }
+        let mut daemon = Daemon::start(&self.disk, &self.world);
+        for (number, client) in &mut self.clients {
+            daemon.attach(*number, client, &self.world);
+        }
+        self.daemon = Some(daemon);
+        self.changed = true;
+    }
+
+    /// The daemon acts until `until`, in true ms.
+    fn live_until(&mut self, until: f64) {
+        while self.world.now_ms() < until {
+            let now = self.world.now_ms();
+            if self.daemon.is_none() {
+                if now >= self.starts_at {
+                    self.start_daemon();
+                    continue;
+                }
+                self.rest(until.min(self.starts_at) - now);
+                continue;
+            }
+            let news = self.daemon.as_mut().is_some_and(|daemon| daemon.look(&self.world));
+            let due = self.ask_at.is_some_and(|at| at <= self.world.wall());
+            if news {
+                self.inform_all();
+            }
+            if news || due || std::mem::take(&mut self.changed) {
+                if let Some(job) = self.ask() {
+                    let disturbed_at = self.next_disturbance();
+                    if self.run_job(&job, disturbed_at).is_err() {
+                        self.crash();
+                    }
+                    self.changed = true;
+                    continue;
+                }
+            }
+            let waits =
+                self.ask_at.map_or(f64::INFINITY, |at| at.since(self.world.wall()).as_secs_f64() * SECOND);
+            let looks = if self.world.machine.heat() > COOL { COOLING_LOOK_MS } else { f64::INFINITY };
+            self.rest((until - now).min(waits.max(1.0)).min(looks));
+        }
+    }
+
+    /// Asks the planner.
+    fn ask(&mut self) -> Option<fusiond::planner::Job> {
+        let daemon = self.daemon.as_mut()?;
+        let decision = daemon.decide(&self.world);
+        match decision {
+            Decision::Run(job) => {
+                self.ask_at = None;
+                Some(job)
+            }
+            Decision::NotNow { because, until } => {
+                self.figures.refused(&because);
+                self.ask_at = until;
+                let learned = matches!(because, fusiond::planner::Reason::NothingToDo { .. });
+                if learned && self.quiet && self.learned_at.is_none() {
+                    self.learned_at = Some(self.world.now_ms());
+                }
+                None
+            }
+        }
+    }
+
+    fn next_disturbance(&self) -> f64 {
+        self.events.iter().find(|(_, event)| event.disturbs()).map_or(f64::INFINITY, |(at, _)| *at)
+    }
+
+    fn happen(&mut self, event: Event) {
+        self.changed = true;
+        match event {
+            Event::Attach(number) => self.attach(number),
+            Event::Detach(number) => self.detach(number),
+            Event::Burst { client, calls } => self.burst(client, calls),
+            Event::Power(power) => self.world.set_power(power),
+            Event::LowPowerMode(mode) => self.world.set_low_power_mode(mode),
+            Event::Memory(memory, available) => self.world.set_memory(memory, available),
+            Event::SensorsLie(lie) => self.world.sensors_lie = lie,
+            Event::Sleep(ms) => self.world.sleep(ms),
+            Event::ClockSet(by_ms) => self.world.set_clock(by_ms),
+            Event::Upgrade => self.upgrade(),
+            Event::OthersUse(share) => self.world.load = Load { gpu: Some(share), ..self.world.load },
+            Event::CrashAfter(steps) => self.crash_after = Some(steps),
+            Event::DiskFull(full) => self.disk.full = full,
+            Event::WorkerDies(share) => self.worker_deaths = share,
+            Event::FlappingBegins => self.checks.flapping = true,
+            Event::FlappingEnds => self.checks.flapping = false,
+            Event::QuietEnds => {
+                self.quiet = false;
+                self.figures.learned_ms = self.learned_at.unwrap_or(f64::INFINITY);
+                self.checks.learned(self.learned_at, &self.first_wants);
+            }
+        }
+    }
+
+    fn attach(&mut self, number: usize) {
+        let mut client = Client::new(number, &self.world.chip, self.world.engine());
+        if self.daemon.is_none() && self.starts_at <= self.world.now_ms() {
+            self.start_daemon();
+        }
+        if let Some(daemon) = &mut self.daemon {
+            daemon.look(&self.world);
+            daemon.attach(number, &mut client, &self.world);
+            if self.quiet {
+                self.first_wants = daemon.wants(self.world.wall());
+            }
+        }
+        self.clients.insert(number, client);
+    }
+
+    fn detach(&mut self, number: usize) {
+        self.clients.remove(&number);
+        if let Some(daemon) = &mut self.daemon {
+            daemon.detach(number, self.world.wall());
+        }
+    }
+
+    fn upgrade(&mut self) {
+        self.world.upgrade();
+        self.upgraded_at = self.world.now_ms();
+        if let Some(daemon) = &mut self.daemon {
+            daemon.engine_changed(self.world.engine());
+        }
+        let running: Vec<usize> = self.clients.keys().copied().collect();
+        for number in running {
+            self.detach(number);
+            self.attach(number);
+        }
+    }
+
+    /// Tells every client what is known.
+    pub fn inform_all(&mut self) {
+        if let Some(daemon) = &mut self.daemon {
+            for client in self.clients.values_mut() {
+                daemon.inform(client, &self.world);
+            }
+        }
+    }
+
+    fn burst(&mut self, number: usize, calls: u32) {
+        if !self.clients.contains_key(&number) {
+            self.attach(number);
+        }
+        let pid = self.clients[&number].pid;
+        self.turn(ClientActivity::Busy { pid, others: 0 });
+        for call in 0..calls {
+            if self.daemon.is_none() && self.world.now_ms() >= self.starts_at {
+                self.start_daemon();
+                self.turn(ClientActivity::Busy { pid, others: 0 });
+            }
+            self.machine_events();
+            if self.call(number).is_err() {
+                self.crash();
+            }
+            if call % REPORT_EVERY == 0 {
+                self.report(number);
+            }
+            if self.daemon.is_some() && self.ask().is_some() {
+                self.checks.violated("a job starts while a client is busy".to_owned());
+            }
+        }
+        self.report(number);
+        self.turn(ClientActivity::Idle { since: Some(self.world.wall()) });
+        self.changed = true;
+    }
+
+    fn turn(&mut self, activity: ClientActivity) {
+        let news = self.daemon.as_mut().is_some_and(|daemon| {
+            daemon.turn(activity);
+            daemon.look(&self.world)
+        });
+        if news {
+            self.inform_all();
+        }
+    }
+
+    fn report(&mut self, number: usize) {
+        if let (Some(daemon), Some(client)) = (&mut self.daemon, self.clients.get_mut(&number)) {
+            daemon.report(number, client, &mut self.disk);
+        }
+    }
+
+    /// What happens to the machine while a client is busy.
+    fn machine_events(&mut self) {
+        while let Some((at, event)) = self.events.front().copied() {
+            if at > self.world.now_ms() || !event.happens_to_machine() {
+                break;
+            }
+            self.events.pop_front();
+            self.happen(event);
+        }
+    }
+
+    fn call(&mut self, number: usize) -> Result<(), Crash> {
+        let rows =
+            if self.noise.uniform() < TAILS { 64 + (self.noise.uniform() * 1900.0) as u32 } else { CHUNK };
+        let conditions = self.world.conditions();
+        let client = self.clients.get_mut(&number).expect("it was just attached");
+        let outcome = client.call(&mut self.world, rows);
+        self.earn(outcome.ms);
+        self.checks.call(&outcome, rows, conditions, self.world.now_ms(), &mut self.figures);
+        if self.daemon.is_none() {
+            return Ok(());
+        }
+        self.step()?;
+        let Self { daemon: Some(daemon), clients, world, .. } = self else { return Ok(()) };
+        let mut news = daemon.look(world);
+        let client = clients.get_mut(&number).expect("it was just attached");
+        for (layer, observation) in &outcome.observations {
+            news |= daemon.observe(client, *layer, observation, world.wall());
+        }
+        if news {
+            daemon.inform(client, world);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.checks.end_day(&mut self.figures);
+        for lost in self.disk.lost() {
+            self.checks.violated(lost);
+        }
+        let settled = self.world.now_ms() - self.upgraded_at > SETTLED_AFTER_UPGRADE;
+        let Some(daemon) = &mut self.daemon else { return };
+        daemon.look(&self.world);
+        for want in daemon.wants(self.world.wall()) {
+            if settled && !matches!(want.known, Known::Calibrated(_)) {
+                self.checks.violated(format!("{} was never measured with this engine", want.shape));
+            }
+        }
+    }
+}
