@@ -20,21 +20,30 @@ pub(super) fn usable_totals(samples: &[Sample], rows: u32) -> Vec<f64> {
     usable(samples, rows).into_iter().map(|index| samples[index].total_ms).collect()
 }
 
+/// Splits whose rows differ by no more than this share take about as long as each other.
+const NEIGHBOURING_ROWS: f64 = 0.05;
+
 /// Indices of the calls at `rows` that are evidence: kept, and no accident. A single kept call is held against the first call after
-/// the change of arm, which is otherwise not trusted; several are held against each other.
+/// the change of arm, which is otherwise not trusted, and against splits of about as many rows; several are held against each other.
 pub(super) fn usable(samples: &[Sample], rows: u32) -> Vec<usize> {
-    let of = |dropped: Option<DropReason>| {
+    let kept = || {
         samples
             .iter()
             .enumerate()
-            .filter(move |(_, sample)| sample.secondary_rows == rows && sample.dropped == dropped)
+            .filter(move |(_, sample)| sample.secondary_rows == rows && sample.dropped.is_none())
     };
-    let fastest = |dropped| of(dropped).map(|(_, sample)| sample.total_ms).fold(f64::INFINITY, f64::min);
-    let mut reference = fastest(None);
-    if of(None).count() == 1 {
-        reference = reference.min(fastest(Some(DropReason::FirstAfterChange)));
+    let fastest = |samples: &mut dyn Iterator<Item = &Sample>| {
+        samples.map(|sample| sample.total_ms).fold(f64::INFINITY, f64::min)
+    };
+    let mut reference = fastest(&mut kept().map(|(_, sample)| sample));
+    if kept().count() == 1 {
+        let vouches = |sample: &&Sample| {
+            matches!(sample.dropped, None | Some(DropReason::FirstAfterChange))
+                && f64::from(sample.secondary_rows.abs_diff(rows)) <= NEIGHBOURING_ROWS * f64::from(rows)
+        };
+        reference = reference.min(fastest(&mut samples.iter().filter(vouches)));
     }
-    of(None)
+    kept()
         .filter(|(_, sample)| sample.total_ms <= reference * ACCIDENT_FACTOR)
         .map(|(index, _)| index)
         .collect()
@@ -242,6 +251,17 @@ mod tests {
         let (primary, secondary) = times(&[first, split(1.0, Unit::Primary, None)]);
         assert!((primary - 0.01).abs() < 1e-9, "{primary}");
         assert!((secondary - 0.02).abs() < 1e-9, "{secondary}");
+    }
+
+    #[test]
+    fn a_single_call_is_held_against_its_neighbours() {
+        let near =
+            |rows: u32, slower: f64| Sample { secondary_rows: rows, ..split(slower, Unit::Primary, None) };
+        assert_eq!(usable(&[near(302, 1.0), near(299, 1.5)], 299), Vec::<usize>::new());
+        assert_eq!(usable(&[near(302, 1.0), near(299, 1.1)], 299), [1]);
+        assert_eq!(usable(&[near(302, 1.0), near(250, 1.5)], 250), [1]);
+        // Seen twice it is no accident.
+        assert_eq!(usable(&[near(302, 1.0), near(299, 1.5), near(299, 1.5)], 299), [1, 2]);
     }
 
     #[test]
