@@ -17,6 +17,8 @@ use super::policy::Policy;
 const NEAR_ROWS: f64 = 2.0;
 /// A calibration so far in the future was made while the clock was wrong: its age says nothing.
 const CLOCK_ERROR: Duration = Duration::from_secs(24 * 3600);
+/// A gain that lines predict and a comparison denies by accident only: two and a half times what a choice asks for.
+const DOUBTFUL_GAIN: f64 = 0.12;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The stored belief that answers for a shape.
@@ -32,6 +34,21 @@ pub struct Believed {
     pub provenance: Provenance,
     /// The fitted lines, where there are any.
     pub lines: Option<Lines>,
+    /// Whether a split was chosen.
+    pub splits: bool,
+}
+
+impl Believed {
+    /// Whether it chose stock although its own lines predict a clear gain: an accident may have decided. Nobody would notice, since what isn't
+    /// split isn't observed.
+    fn is_doubtful(&self) -> bool {
+        let gain = |lines: Lines| {
+            let rows = self.shape.rows();
+            let secondary = (f64::from(rows) * lines.balanced_ratio().get()) as u32;
+            lines.stock_ms(rows) / lines.split_ms(rows, secondary) - 1.0
+        };
+        !self.splits && self.lines.is_some_and(|lines| gain(lines) > DOUBTFUL_GAIN)
+    }
 }
 
 impl From<&Estimate> for Believed {
@@ -42,6 +59,7 @@ impl From<&Estimate> for Believed {
             measured_at: Moment::from_unix_ms(estimate.measured_at_unix_ms),
             provenance: estimate.provenance,
             lines: estimate.lines,
+            splits: estimate.ratio.splits(),
         }
     }
 }
@@ -96,6 +114,8 @@ pub enum Staleness {
         /// What the stored ratio loses by them, as a share.
         loss: f64,
     },
+    /// Stock was chosen, but the lines predict a clear gain.
+    Doubtful,
     /// These conditions were never seen.
     NewConditions,
     /// Only row counts far away were measured.
@@ -118,7 +138,7 @@ impl Staleness {
     pub fn loses(&self) -> f64 {
         match self {
             // Stock runs, so all of it.
-            Self::NothingKnown => 1.0,
+            Self::NothingKnown | Self::Doubtful => 1.0,
             // A session's best ratio costs 6 % of the time in another session, which is about half of what a split gains there.
             Self::PriorOnly | Self::Imported | Self::EngineChanged => 0.5,
             Self::Drift { loss } => (loss / 0.1).clamp(0.1, 1.0),
@@ -138,6 +158,7 @@ impl Staleness {
             Self::NothingKnown
             | Self::PriorOnly
             | Self::Imported
+            | Self::Doubtful
             | Self::NewConditions
             | Self::NewRows { .. } => None,
         }
@@ -152,6 +173,7 @@ impl fmt::Display for Staleness {
             Self::EngineChanged => f.write_str("it was measured with another OS build or MLX library"),
             Self::Imported => f.write_str("it was measured on another machine"),
             Self::Drift { loss } => write!(f, "running clients lose {:.1} % by it", 100.0 * loss),
+            Self::Doubtful => f.write_str("stock was chosen, but the lines predict a clear gain"),
             Self::NewConditions => f.write_str("these conditions were never seen"),
             Self::NewRows { nearest } => write!(f, "the nearest rows measured are {nearest}"),
             Self::Age { days } => write!(f, "nobody confirmed it for {days} days"),
@@ -211,7 +233,15 @@ fn judge_calibrated(
     if believed.conditions != conditions && confirmed.is_none() {
         return Freshness::Stale(Staleness::NewConditions);
     }
-    let expires = confirmed.map_or(measured_at, |confirmed| confirmed.max(measured_at)).after(policy.oldest);
+    let mut expires =
+        confirmed.map_or(measured_at, |confirmed| confirmed.max(measured_at)).after(policy.oldest);
+    if believed.is_doubtful() {
+        let again = measured_at.after(policy.doubt_patience);
+        if again <= now {
+            return Freshness::Stale(Staleness::Doubtful);
+        }
+        expires = expires.min(again);
+    }
     if expires <= now {
         let days = policy.oldest.saturating_add(now.since(expires)).as_secs() / DAY.as_secs();
         return Freshness::Stale(Staleness::Age { days });
@@ -261,6 +291,7 @@ mod tests {
             measured_at: start(),
             provenance: Provenance::Measured,
             lines: Some(LINES),
+            splits: true,
         }
     }
 
@@ -290,6 +321,12 @@ mod tests {
             let found = stale(fresh, rows, cool, start());
             assert_eq!(found, expected.map(|nearest| Staleness::NewRows { nearest }), "{rows}");
         }
+        let zero = Known::Calibrated(Believed { splits: false, ..believed() });
+        assert_eq!(stale(zero, 1024, cool, start().after(DAY / 2)), None);
+        assert_eq!(stale(zero, 1024, cool, start().after(DAY)), Some(Staleness::Doubtful));
+        let no_gain = Lines { stock_ms_per_row: 0.0075, ..LINES };
+        let sure = Known::Calibrated(Believed { splits: false, lines: Some(no_gain), ..believed() });
+        assert_eq!(stale(sure, 1024, cool, start().after(2 * DAY)), None);
         let imported = Known::Calibrated(Believed { provenance: Provenance::Imported, ..believed() });
         assert_eq!(stale(imported, 1024, cool, start()), Some(Staleness::Imported));
         let before = Moment::from_unix_ms(start().unix_ms() - 3 * 24 * 3_600_000);

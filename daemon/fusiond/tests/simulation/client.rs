@@ -172,11 +172,13 @@ impl Client {
                     let t = world.machine.lines(l.with_rows(rows).unwrap()).unwrap();
                     let kn = self.news.as_ref().map(|n| &n.layers[p]);
                     format!(
-                        "{l} served {} true {:.3} kn {:?} {:?}",
+                        "{l} served {} true {:.3} kn {:?} {:?} {:?} {}",
                         served[p],
                         t.balanced_ratio().get(),
                         kn.map(|k| k.provenance),
-                        kn.and_then(|k| k.lines.as_ref().map(|l| Lines::from(l).balanced_ratio().get()))
+                        kn.and_then(|k| k.lines.as_ref().map(|l| Lines::from(l).balanced_ratio().get())),
+                        kn.map(|k| k.measured.iter().map(|m| (m.rows, m.secondary_rows)).collect::<Vec<_>>()),
+                        kn.map_or("", |k| &k.stale_reason)
                     )
                 })
                 .collect();

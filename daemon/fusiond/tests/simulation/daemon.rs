@@ -19,8 +19,8 @@ use fusiond::gates::{Gates, Home};
 use fusiond::knowledge::{Knowledge, Running};
 use fusiond::measure::Plan;
 use fusiond::planner::{
-    ClientActivity, Decision, Hold, Inputs, Interest, Known, Lock, Moment, Planner, Policy, Want,
-    WorkerState, measurable,
+    ClientActivity, Decision, Inputs, Interest, Job, Known, Moment, Planner, Policy, Want, WorkerState,
+    measurable,
 };
 use fusiond::table::{self, Identity, Table};
 
@@ -52,13 +52,11 @@ pub struct Daemon {
     activity: ClientActivity,
     /// What is derived from table, conditions and clients, until one of them changes.
     wants: Option<Vec<Want>>,
-    stored: BTreeMap<Layer, Option<Lines>>,
-    told: BTreeMap<Layer, Lines>,
 }
 
 impl Daemon {
     /// A daemon that starts with what the disk holds.
-    pub fn start(disk: &Disk, world: &World) -> Self {
+    pub fn start(policy: Policy, disk: &Disk, world: &World) -> Self {
         let table = Arc::new(Table::new(disk.read()));
         let gates = Gates::default();
         if let Some(snapshot) = disk.gates() {
@@ -66,7 +64,7 @@ impl Daemon {
         }
         let conditions = world.conditions();
         Self {
-            planner: Planner::new(Policy::default(), disk.planner(), world.wall(), conditions),
+            planner: Planner::new(policy, disk.planner(), world.wall(), conditions),
             knowledge: Knowledge::new(Arc::clone(&table)),
             identity: Identity {
                 chip: world.chip.clone(),
@@ -81,8 +79,6 @@ impl Daemon {
             recent: BTreeMap::new(),
             activity: ClientActivity::Idle { since: None },
             wants: None,
-            stored: BTreeMap::new(),
-            told: BTreeMap::new(),
         }
     }
 
@@ -143,11 +139,6 @@ impl Daemon {
         let layers: Vec<Layer> = client.parts.iter().map(|(layer, _)| *layer).collect();
         let running = self.running(&client.engine);
         let knowledge = self.knowledge.of(running, &layers, CHUNK);
-        for (layer, knowledge) in layers.into_iter().zip(&knowledge) {
-            if let Some(lines) = &knowledge.lines {
-                self.told.insert(layer, lines.into());
-            }
-        }
         let rule = self.table.row_rule(&self.identity.chip);
         debug_assert_eq!(world.conditions(), self.conditions);
         client.learn(News { layers: knowledge, rule, conditions: self.conditions });
@@ -157,12 +148,8 @@ impl Daemon {
     pub fn observe(&mut self, client: &Client, layer: Layer, observation: &Observation, now: Moment) -> bool {
         let running = self.running(&client.engine);
         let news = self.knowledge.observe(running, layer, observation);
-        if news && let Some(lines) = self.knowledge.of(running, &[layer], CHUNK).first().and_then(|k| k.lines)
-        {
-            self.told.insert(layer, (&lines).into());
-        }
-        if let (Some(stored), Some(live)) = (self.stored_lines(layer), self.told.get(&layer)) {
-            self.planner.observed(now, layer, &stored, live);
+        if let Some((stored, live)) = self.knowledge.correction(running, layer) {
+            self.planner.observed(now, layer, &stored, &live);
         }
         news
     }
@@ -194,9 +181,9 @@ impl Daemon {
             clients: self.activity,
             load: world.load,
             available_memory_bytes: Some(world.available_memory_bytes),
-            lock: Lock::Held,
+            lock: world.lock.clone(),
             worker: WorkerState::Free,
-            hold: Hold::Released,
+            hold: world.hold,
             wants: &wants,
         });
         self.wants = Some(wants);
@@ -209,7 +196,8 @@ impl Daemon {
     }
 
     /// What is known before `shape` is measured: as the daemon's jobs do it.
-    pub fn plan(&self, shape: Shape, conditions: Conditions) -> Plan {
+    pub fn plan(&self, job: &Job) -> Plan {
+        let (shape, conditions) = (job.shape, job.conditions);
         let records = self.table.of_chip(&self.identity.chip);
         let rule = self.table.row_rule(&self.identity.chip);
         let query = Query { shape, chip: &self.identity.chip, engine: &self.identity.engine, conditions };
@@ -222,7 +210,7 @@ impl Daemon {
         let before = self.table.exact(&self.identity, shape, conditions);
         let cliff_evidence =
             before.map(|record| points::cliff_evidence(&record.samples, shape)).unwrap_or_default();
-        Plan { shape, start, rule, cliff_evidence }
+        Plan { shape, start, rule, cliff_evidence, machine_ms: job.allowance_ms }
     }
 
     /// A record was stored: it is served from now on.
@@ -241,17 +229,6 @@ impl Daemon {
 
     fn forget_derived(&mut self) {
         self.wants = None;
-        self.stored.clear();
-        self.told.clear();
-    }
-
-    fn stored_lines(&mut self, layer: Layer) -> Option<Lines> {
-        if let Some(lines) = self.stored.get(&layer) {
-            return *lines;
-        }
-        let lines = self.answer(layer.with_rows(CHUNK).unwrap()).1;
-        self.stored.insert(layer, lines);
-        lines
     }
 
     fn answer(&self, shape: Shape) -> (Known, Option<Lines>) {
@@ -287,7 +264,7 @@ impl Daemon {
             .into_iter()
             .map(|(layer, interest)| {
                 let served = layer.with_rows(CHUNK).unwrap();
-                let shape = measurable(served, self.answer(served).1);
+                let shape = measurable(served, &self.answer(served).0);
                 Want { shape, interest, known: self.answer(shape).0 }
             })
             .collect()

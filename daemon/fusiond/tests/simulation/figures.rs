@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fusion_calibrations::conditions::{Conditions, LowPowerMode, Thermal};
 use fusion_calibrations::gate::Arm;
 use fusion_calibrations::record::Record;
-use fusiond::planner::{Job, LONGEST_SUBMISSION, Policy, Reason, Want};
+use fusiond::planner::{Hold, Job, LONGEST_SUBMISSION, Lock, Policy, Reason, Want};
 use fusiond::store::CalibrationKey;
 
 use crate::client::{CHUNK, Outcome};
@@ -106,7 +106,7 @@ impl Figures {
             self.calls,
             100.0 * self.split_calls as f64 / self.calls.max(1) as f64,
             self.call_ms / self.stock_ms.max(1.0),
-            100.0 * self.regret / self.calls.max(1) as f64,
+            100.0 * self.regret / self.split_calls.max(1) as f64,
             100.0 * self.worst_day,
             self.worst_recovery
         );
@@ -117,8 +117,8 @@ impl Figures {
 }
 
 /// What must hold, and what didn't.
-#[derive(Debug, Default)]
 pub struct Checks {
+    policy: Policy,
     /// What didn't, in words.
     pub violations: Vec<String>,
     /// Whether conditions come and go.
@@ -133,6 +133,22 @@ pub struct Checks {
 }
 
 impl Checks {
+    /// Nothing happened yet.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            violations: Vec::new(),
+            flapping: false,
+            longest_call_ms: 0.0,
+            measurements: BTreeMap::new(),
+            conditions: None,
+            wrong_calls: None,
+            day: 0,
+            day_calls: 0,
+            day_regret: 0.0,
+        }
+    }
+
     /// Says that something didn't hold.
     pub fn violated(&mut self, what: String) {
         // The first ones tell; the rest follows from them.
@@ -153,6 +169,9 @@ impl Checks {
         if job.shape.working_set_bytes() * 2 > world.available_memory_bytes {
             self.violated(format!("{} doesn't fit twice", job.shape));
         }
+        if world.hold != Hold::Released || world.lock != Lock::Held {
+            self.violated("a job starts though it is paused, or locked elsewhere".to_owned());
+        }
         if self.flapping {
             self.violated("a job starts while conditions come and go".to_owned());
         }
@@ -165,7 +184,7 @@ impl Checks {
         if overlap_ms > limit_ms {
             self.violated(format!("a submission of {ms:.1} ms ran {overlap_ms:.1} ms into a client's burst"));
         }
-        let policy = Policy::default();
+        let policy = &self.policy;
         let bound_ms = figures.allowed_ms + policy.capacity_ms(policy.duty_on_ac) + self.longest_call_ms;
         if figures.spent_ms > bound_ms + 1.0 {
             self.violated(format!("{:.1} ms were spent of {bound_ms:.1} ms", figures.spent_ms));
@@ -188,15 +207,24 @@ impl Checks {
         &mut self,
         outcome: &Outcome,
         rows: u32,
-        conditions: Conditions,
-        now_ms: f64,
+        world: &World,
+        daemon_runs: bool,
         figures: &mut Figures,
     ) {
+        let (conditions, now_ms) = (world.conditions(), world.now_ms());
         figures.calls += 1;
-        figures.split_calls += u64::from(outcome.arm == Arm::Split);
-        figures.regret += outcome.regret;
         figures.call_ms += outcome.ms;
         figures.stock_ms += outcome.stock_ms;
+        // Without a daemon nobody follows; the next one begins anew.
+        if self.conditions.replace(conditions) != Some(conditions) || !daemon_runs {
+            self.wrong_calls = Some(0);
+        }
+        // Where stock runs, no ratio is used, and nothing is seen of it.
+        if outcome.arm != Arm::Split {
+            return;
+        }
+        figures.split_calls += 1;
+        figures.regret += outcome.regret;
         let day = (now_ms / DAY) as u64;
         if day != self.day {
             self.end_day(figures);
@@ -204,16 +232,14 @@ impl Checks {
         }
         self.day_calls += 1;
         self.day_regret += outcome.regret;
-        if self.conditions.replace(conditions) != Some(conditions) {
-            self.wrong_calls = Some(0);
-        }
         // A tail of few rows is not what a change is followed by.
-        let Some(wrong) = self.wrong_calls.filter(|_| rows == CHUNK) else { return };
+        let Some(wrong) = self.wrong_calls.filter(|_| rows == CHUNK && daemon_runs) else { return };
         self.wrong_calls = if outcome.regret < RIGHT { None } else { Some(wrong + 1) };
         figures.worst_recovery = figures.worst_recovery.max(self.wrong_calls.unwrap_or(wrong));
         if wrong == RECOVERY && outcome.regret >= RIGHT {
             let what = format!(
-                "after {RECOVERY} calls under {conditions} the served rows still lose {:.1} %",
+                "{:.0} s: after {RECOVERY} calls under {conditions} the served rows still lose {:.1} %",
+                now_ms / SECOND,
                 100.0 * outcome.regret
             );
             self.violated(what);
@@ -235,7 +261,7 @@ impl Checks {
 
     /// A machine that was left alone since the start knows everything by now.
     pub fn learned(&mut self, learned_ms: Option<f64>, first: &[Want]) {
-        let policy = Policy::default();
+        let policy = &self.policy;
         let work_ms: f64 = first.iter().map(Want::need_ms).sum();
         let missing_ms = (work_ms - policy.capacity_ms(policy.duty_on_ac)).max(0.0);
         // The work itself takes time too.

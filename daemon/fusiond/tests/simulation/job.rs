@@ -17,10 +17,12 @@ enum End {
 }
 
 impl Simulation {
-    /// Runs a job until it ends, or the daemon dies. `disturbed_at` is when the next thing happens that ends it.
-    pub fn run_job(&mut self, job: &Job, disturbed_at: f64) -> Result<(), Crash> {
+    /// Runs a job until it ends, or the daemon dies.
+    pub fn run_job(&mut self, job: &Job) -> Result<(), Crash> {
         self.figures.jobs += 1;
         self.checks.job_starts(job, &self.world);
+        self.surprise(job);
+        let disturbed_at = self.next_disturbance();
         self.step()?;
         let now = self.world.wall();
         let during = self.daemon().planner.state_during(now, job);
@@ -55,11 +57,11 @@ impl Simulation {
     }
 
     fn measure(&mut self, job: &Job, disturbed_at: f64) -> Result<End, Crash> {
-        let plan = self.daemon().plan(job.shape, job.conditions);
+        let plan = self.daemon().plan(job);
         let options = Options {
             start: plan.start,
             rule: plan.rule,
-            budget: Budget { machine_ms: job.allowance_ms, ..Budget::default() },
+            budget: Budget { machine_ms: plan.machine_ms, ..Budget::default() },
             ..Options::default()
         };
         let mut search = Search::new(job.shape, options);

@@ -44,6 +44,10 @@ pub enum Event {
     DiskFull(bool),
     /// The worker dies in so large a share of its calls.
     WorkerDies(f64),
+    /// A person pauses measuring, or resumes it.
+    Paused(bool),
+    /// Another user's daemon holds the machine's lock, or lets it go.
+    LockedElsewhere(bool),
     /// From here on conditions come and go for a while.
     FlappingBegins,
     /// Now they stay.
@@ -206,6 +210,16 @@ impl Writer {
             let from = midnight + self.between(8.0, 20.0) * HOUR;
             self.at(from, Event::OthersUse(0.5));
             self.at(from + HOUR, Event::OthersUse(0.0));
+        }
+        if self.chance(0.2) {
+            let from = midnight + self.between(8.0, 20.0) * HOUR;
+            self.at(from, Event::Paused(true));
+            self.at(from + HOUR, Event::Paused(false));
+        }
+        if self.chance(0.2) {
+            let from = midnight + self.between(8.0, 20.0) * HOUR;
+            self.at(from, Event::LockedElsewhere(true));
+            self.at(from + HOUR, Event::LockedElsewhere(false));
         }
         if self.chance(0.3) {
             let by = self.between(-2.0, 2.0) * HOUR;

@@ -6,7 +6,7 @@ use fusion_calibrations::chip::{Chip, Pair};
 use fusion_calibrations::conditions::{Conditions, LowPowerMode, Memory, Power, Thermal};
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::machine::Machine;
-use fusiond::planner::{Load, Moment};
+use fusiond::planner::{Hold, Load, Lock, Moment};
 
 /// The simulated machines.
 pub const CHIPS: [&str; 5] = ["m1", "m2", "m3-pro", "m4", "m4-pro"];
@@ -27,6 +27,10 @@ pub struct World {
     pub machine: Machine,
     /// Its chip, labelled as modelled.
     pub chip: Chip,
+    /// Whether a person holds the planner back.
+    pub hold: Hold,
+    /// Who holds the machine's lock.
+    pub lock: Lock,
     /// What the user's programs do.
     pub load: Load,
     /// Memory that is available, in bytes.
@@ -53,6 +57,8 @@ impl World {
         let mut world = Self {
             machine,
             chip,
+            hold: Hold::Released,
+            lock: Lock::Held,
             load: Load { cpu: Some(0.05), gpu: Some(0.0) },
             available_memory_bytes: 8 << 30,
             sensors_lie: false,
