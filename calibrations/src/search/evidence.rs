@@ -23,8 +23,12 @@ pub(super) fn usable_totals(samples: &[Sample], rows: u32) -> Vec<f64> {
 /// Splits whose rows differ by no more than this share take about as long as each other.
 const NEIGHBOURING_ROWS: f64 = 0.05;
 
+/// A first call after a change of arm is no faster than this share of a later one (`convergence`, M1 and M4 Pro when hot).
+const FASTEST_FIRST: f64 = 0.9;
+
 /// Indices of the calls at `rows` that are evidence: kept, and no accident. A single kept call is held against the first call after
-/// the change of arm, which is otherwise not trusted, and against splits of about as many rows; several are held against each other.
+/// the change of arm, which is otherwise not trusted, and against splits of about as many rows; several are held against each other, and
+/// against what the first call allows.
 pub(super) fn usable(samples: &[Sample], rows: u32) -> Vec<usize> {
     let kept = || {
         samples
@@ -42,6 +46,11 @@ pub(super) fn usable(samples: &[Sample], rows: u32) -> Vec<usize> {
                 && f64::from(sample.secondary_rows.abs_diff(rows)) <= NEIGHBOURING_ROWS * f64::from(rows)
         };
         reference = reference.min(fastest(&mut samples.iter().filter(vouches)));
+    } else {
+        let first = |sample: &&Sample| {
+            sample.secondary_rows == rows && sample.dropped == Some(DropReason::FirstAfterChange)
+        };
+        reference = reference.min(fastest(&mut samples.iter().filter(first)) / FASTEST_FIRST);
     }
     kept()
         .filter(|(_, sample)| sample.total_ms <= reference * ACCIDENT_FACTOR)
@@ -260,8 +269,11 @@ mod tests {
         assert_eq!(usable(&[near(302, 1.0), near(299, 1.5)], 299), Vec::<usize>::new());
         assert_eq!(usable(&[near(302, 1.0), near(299, 1.1)], 299), [1]);
         assert_eq!(usable(&[near(302, 1.0), near(250, 1.5)], 250), [1]);
-        // Seen twice it is no accident.
+        // Seen twice it is no accident, unless the first call was faster than a first call can be.
         assert_eq!(usable(&[near(302, 1.0), near(299, 1.5), near(299, 1.5)], 299), [1, 2]);
+        let first = Sample { dropped: Some(DropReason::FirstAfterChange), ..near(299, 1.0) };
+        assert_eq!(usable(&[first, near(299, 1.5), near(299, 1.5)], 299), Vec::<usize>::new());
+        assert_eq!(usable(&[first, near(299, 1.1), near(299, 1.5)], 299), [1]);
     }
 
     #[test]

@@ -227,7 +227,8 @@ mod tests {
                 measured_at: Moment::default(),
                 provenance: Provenance::Measured,
                 lines: Some(Lines { stock_ms_per_row: LINES.stock_ms_per_row * slower, ..LINES }),
-                splits: true,
+                secondary_rows: rows / 4,
+                speed_up: 1.3,
             })
         };
         for slower in [0.9, 0.97, 1.0, 1.03, 1.1] {

@@ -61,8 +61,6 @@ pub struct Policy {
     /// A drift of running clients is measured at the earliest so long after the calibration before. Doubled
     /// each time the measurement doesn't find what the clients saw.
     pub drift_patience: Duration,
-    /// A calibration whose own lines speak against its choice is repeated after so long.
-    pub doubt_patience: Duration,
     /// What the stored ratio must lose by the clients' calls before that counts as drift, as a share.
     pub drift_loss: f64,
     /// Every so many jobs, whoever waited for the most jobs comes first, however little it promises.
@@ -90,7 +88,6 @@ impl Default for Policy {
             drift_patience: Duration::from_secs(3600),
             // Two calibrations of one shape differ by 2-3 % of a unit's time: less than this would be chasing noise. Live lines win it back anyway.
             drift_loss: 0.04,
-            doubt_patience: Duration::from_secs(24 * 3600),
             fair_turn: 8,
             memory_margin: 2,
             idle_cpu: 0.25,

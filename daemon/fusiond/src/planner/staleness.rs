@@ -17,8 +17,8 @@ use super::policy::Policy;
 const NEAR_ROWS: f64 = 2.0;
 /// A calibration so far in the future was made while the clock was wrong: its age says nothing.
 const CLOCK_ERROR: Duration = Duration::from_secs(24 * 3600);
-/// A gain that lines predict and a comparison denies by accident only: two and a half times what a choice asks for.
-const DOUBTFUL_GAIN: f64 = 0.12;
+/// Difference of two speed-ups (logarithm) that noise doesn't explain: five deviations of one from a pair of calls.
+const CONTRADICTION: f64 = 0.12;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The stored belief that answers for a shape.
@@ -34,20 +34,25 @@ pub struct Believed {
     pub provenance: Provenance,
     /// The fitted lines, where there are any.
     pub lines: Option<Lines>,
-    /// Whether a split was chosen.
-    pub splits: bool,
+    /// The secondary unit's rows that were chosen; 0 is stock.
+    pub secondary_rows: u32,
+    /// Stock over the chosen split, as measured; 1 for stock.
+    pub speed_up: f64,
 }
 
 impl Believed {
-    /// Whether it chose stock although its own lines predict a clear gain: an accident may have decided. Nobody would notice, since what isn't
-    /// split isn't observed.
-    fn is_doubtful(&self) -> bool {
-        let gain = |lines: Lines| {
-            let rows = self.shape.rows();
-            let secondary = (f64::from(rows) * lines.balanced_ratio().get()) as u32;
-            lines.stock_ms(rows) / lines.split_ms(rows, secondary) - 1.0
-        };
-        !self.splits && self.lines.is_some_and(|lines| gain(lines) > DOUBTFUL_GAIN)
+    /// Whether its own lines speak against what was compared: an accident decided one of both. Where stock was chosen nobody would ever
+    /// notice, since what isn't split isn't observed.
+    pub fn is_doubtful(&self) -> bool {
+        let Some(lines) = self.lines else { return false };
+        let rows = self.shape.rows();
+        let balanced = (f64::from(rows) * lines.balanced_ratio().get()) as u32;
+        let split = if self.secondary_rows > 0 { self.secondary_rows } else { balanced };
+        let predicted = lines.stock_ms(rows) / lines.split_ms(rows, split);
+        let against = (predicted / self.speed_up).ln();
+        // That stock isn't beaten is no contradiction to lines that predict a loss.
+        let doubtful = if self.secondary_rows > 0 { against.abs() } else { against };
+        doubtful > CONTRADICTION
     }
 }
 
@@ -59,7 +64,8 @@ impl From<&Estimate> for Believed {
             measured_at: Moment::from_unix_ms(estimate.measured_at_unix_ms),
             provenance: estimate.provenance,
             lines: estimate.lines,
-            splits: estimate.ratio.splits(),
+            secondary_rows: estimate.secondary_rows,
+            speed_up: if estimate.ratio.splits() { estimate.stock_ms / estimate.split_ms } else { 1.0 },
         }
     }
 }
@@ -114,7 +120,7 @@ pub enum Staleness {
         /// What the stored ratio loses by them, as a share.
         loss: f64,
     },
-    /// Stock was chosen, but the lines predict a clear gain.
+    /// Its own lines speak against what was compared.
     Doubtful,
     /// These conditions were never seen.
     NewConditions,
@@ -173,7 +179,7 @@ impl fmt::Display for Staleness {
             Self::EngineChanged => f.write_str("it was measured with another OS build or MLX library"),
             Self::Imported => f.write_str("it was measured on another machine"),
             Self::Drift { loss } => write!(f, "running clients lose {:.1} % by it", 100.0 * loss),
-            Self::Doubtful => f.write_str("stock was chosen, but the lines predict a clear gain"),
+            Self::Doubtful => f.write_str("its own lines contradict it"),
             Self::NewConditions => f.write_str("these conditions were never seen"),
             Self::NewRows { nearest } => write!(f, "the nearest rows measured are {nearest}"),
             Self::Age { days } => write!(f, "nobody confirmed it for {days} days"),
@@ -233,15 +239,10 @@ fn judge_calibrated(
     if believed.conditions != conditions && confirmed.is_none() {
         return Freshness::Stale(Staleness::NewConditions);
     }
-    let mut expires =
-        confirmed.map_or(measured_at, |confirmed| confirmed.max(measured_at)).after(policy.oldest);
     if believed.is_doubtful() {
-        let again = measured_at.after(policy.doubt_patience);
-        if again <= now {
-            return Freshness::Stale(Staleness::Doubtful);
-        }
-        expires = expires.min(again);
+        return Freshness::Stale(Staleness::Doubtful);
     }
+    let expires = confirmed.map_or(measured_at, |confirmed| confirmed.max(measured_at)).after(policy.oldest);
     if expires <= now {
         let days = policy.oldest.saturating_add(now.since(expires)).as_secs() / DAY.as_secs();
         return Freshness::Stale(Staleness::Age { days });
@@ -291,7 +292,8 @@ mod tests {
             measured_at: start(),
             provenance: Provenance::Measured,
             lines: Some(LINES),
-            splits: true,
+            secondary_rows: 256,
+            speed_up: 10.24 / 7.88,
         }
     }
 
@@ -321,12 +323,15 @@ mod tests {
             let found = stale(fresh, rows, cool, start());
             assert_eq!(found, expected.map(|nearest| Staleness::NewRows { nearest }), "{rows}");
         }
-        let zero = Known::Calibrated(Believed { splits: false, ..believed() });
-        assert_eq!(stale(zero, 1024, cool, start().after(DAY / 2)), None);
-        assert_eq!(stale(zero, 1024, cool, start().after(DAY)), Some(Staleness::Doubtful));
-        let no_gain = Lines { stock_ms_per_row: 0.0075, ..LINES };
-        let sure = Known::Calibrated(Believed { splits: false, lines: Some(no_gain), ..believed() });
-        assert_eq!(stale(sure, 1024, cool, start().after(2 * DAY)), None);
+        let doubtful = |secondary_rows, speed_up, stock_ms_per_row| {
+            let lines = Some(Lines { stock_ms_per_row, ..LINES });
+            let known = Known::Calibrated(Believed { secondary_rows, speed_up, lines, ..believed() });
+            stale(known, 1024, cool, start()) == Some(Staleness::Doubtful)
+        };
+        // The lines predict 1.3 with stock at 10 us a row, and 0.97 with stock at 7.5.
+        assert!(!doubtful(256, 1.3, 0.01) && !doubtful(256, 1.2, 0.01) && doubtful(256, 1.1, 0.01));
+        assert!(doubtful(0, 1.0, 0.01) && !doubtful(0, 1.0, 0.0075));
+        assert!(doubtful(256, 1.3, 0.0075) && !doubtful(256, f64::NAN, 0.01));
         let imported = Known::Calibrated(Believed { provenance: Provenance::Imported, ..believed() });
         assert_eq!(stale(imported, 1024, cool, start()), Some(Staleness::Imported));
         let before = Moment::from_unix_ms(start().unix_ms() - 3 * 24 * 3_600_000);

@@ -163,35 +163,6 @@ impl Client {
             self.gate.predict(self.workload, rows, prediction);
         }
         let decision = self.gate.decide(self.workload, rows);
-        if std::env::var("DBG").is_ok() {
-            let k: Vec<String> = self
-                .parts
-                .iter()
-                .enumerate()
-                .map(|(p, (l, _))| {
-                    let t = world.machine.lines(l.with_rows(rows).unwrap()).unwrap();
-                    let kn = self.news.as_ref().map(|n| &n.layers[p]);
-                    format!(
-                        "{l} served {} true {:.3} kn {:?} {:?} {:?} {}",
-                        served[p],
-                        t.balanced_ratio().get(),
-                        kn.map(|k| k.provenance),
-                        kn.and_then(|k| k.lines.as_ref().map(|l| Lines::from(l).balanced_ratio().get())),
-                        kn.map(|k| k.measured.iter().map(|m| (m.rows, m.secondary_rows)).collect::<Vec<_>>()),
-                        kn.map_or("", |k| &k.stale_reason)
-                    )
-                })
-                .collect();
-            println!(
-                "t {:.1} rows {rows} {:?} expl {} regret {:.3} heat {:.2} cond {} {k:?}",
-                world.now_ms() / 1e3,
-                decision.arm,
-                decision.explore,
-                regret,
-                world.machine.heat(),
-                world.conditions()
-            );
-        }
         let began_ms = world.now_ms();
         let mut observations = Vec::new();
         for (place, secondary_rows) in served.into_iter().enumerate() {

@@ -214,12 +214,11 @@ impl Daemon {
     }
 
     /// A record was stored: it is served from now on.
-    pub fn committed(&mut self, record: &Record) {
-        let (shape, conditions) = (record.estimate.shape, record.estimate.conditions);
-        let before = self.answer(shape).1;
+    pub fn committed(&mut self, record: &Record, now: Moment) {
+        let before = self.answer(record.estimate.shape).1;
         self.table.insert(record.clone());
         self.knowledge.measured(record);
-        self.planner.measured(shape, conditions, before.as_ref(), record.estimate.lines.as_ref());
+        self.planner.measured(now, &record.estimate, before.as_ref());
         self.forget_derived();
     }
 

@@ -38,6 +38,7 @@ pub struct Figures {
     pub failed: u64,
     pub crashes: u64,
     pub calls: u64,
+    pub orphaned: u64,
     pub split_calls: u64,
     pub call_ms: f64,
     pub stock_ms: f64,
@@ -102,8 +103,9 @@ impl Figures {
             self.worst_overlap_ms
         );
         println!(
-            "  served: {} calls, {:.0} % split, {:.3} times as long as stock; regret {:.2} % (worst day {:.2} %), right after at most {} calls",
+            "  served: {} calls ({} without a daemon), {:.0} % split, {:.3} times as long as stock; regret {:.2} % (worst day {:.2} %), right after at most {} calls",
             self.calls,
+            self.orphaned,
             100.0 * self.split_calls as f64 / self.calls.max(1) as f64,
             self.call_ms / self.stock_ms.max(1.0),
             100.0 * self.regret / self.split_calls.max(1) as f64,
@@ -215,12 +217,13 @@ impl Checks {
         figures.calls += 1;
         figures.call_ms += outcome.ms;
         figures.stock_ms += outcome.stock_ms;
-        // Without a daemon nobody follows; the next one begins anew.
+        // The next daemon begins anew.
         if self.conditions.replace(conditions) != Some(conditions) || !daemon_runs {
             self.wrong_calls = Some(0);
         }
-        // Where stock runs, no ratio is used, and nothing is seen of it.
-        if outcome.arm != Arm::Split {
+        figures.orphaned += u64::from(!daemon_runs);
+        // Where stock runs no ratio is used, and nothing is seen of it; without a daemon nobody follows.
+        if outcome.arm != Arm::Split || !daemon_runs {
             return;
         }
         figures.split_calls += 1;
@@ -233,7 +236,7 @@ impl Checks {
         self.day_calls += 1;
         self.day_regret += outcome.regret;
         // A tail of few rows is not what a change is followed by.
-        let Some(wrong) = self.wrong_calls.filter(|_| rows == CHUNK && daemon_runs) else { return };
+        let Some(wrong) = self.wrong_calls.filter(|_| rows == CHUNK) else { return };
         self.wrong_calls = if outcome.regret < RIGHT { None } else { Some(wrong + 1) };
         figures.worst_recovery = figures.worst_recovery.max(self.wrong_calls.unwrap_or(wrong));
         if wrong == RECOVERY && outcome.regret >= RIGHT {

@@ -125,36 +125,6 @@ impl Simulation {
             samples,
             written_by: "simulation".to_owned(),
         };
-        if std::env::var("DBG").is_ok() {
-            let t = self.world.machine.lines(job.shape).unwrap();
-            let l = outcome.lines;
-            println!(
-                "REC t {:.1} {} {} heat {:.2} why {} lines {:.3} true {:.3} g {:.3} c {:.3} s {:.3} verdict {} sp {:?} allow {:.0} samples {:?}",
-                self.world.now_ms() / 1e3,
-                job.shape,
-                job.conditions,
-                self.world.machine.heat(),
-                job.why,
-                l.map_or(0.0, |l| l.balanced_ratio().get()),
-                t.balanced_ratio().get(),
-                l.map_or(0.0, |l| l.primary_ms_per_row / t.primary_ms_per_row),
-                l.map_or(0.0, |l| l.secondary_ms_per_row / t.secondary_ms_per_row),
-                l.map_or(0.0, |l| l.stock_ms_per_row / t.stock_ms_per_row),
-                outcome.verdict,
-                outcome.speed_up.map(|s| (s.low, s.value)),
-                job.allowance_ms,
-                record
-                    .samples
-                    .iter()
-                    .map(|s| format!(
-                        "{}:{:.1}{}",
-                        s.secondary_rows,
-                        s.total_ms,
-                        if s.is_kept() { "" } else { "x" }
-                    ))
-                    .collect::<Vec<_>>()
-            );
-        }
         // A crash here leaves it done or not, and nobody heard of it.
         if self.step().is_err() {
             let fault = if self.coin() { Fault::Before } else { Fault::After };
@@ -169,7 +139,7 @@ impl Simulation {
         self.step()?;
         self.checks.measured(&record, self.world.now_ms());
         self.figures.measured(&record);
-        self.daemon().committed(&record);
+        self.daemon().committed(&record, now);
         self.inform_all();
         Ok(())
     }

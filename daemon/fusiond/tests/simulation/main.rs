@@ -19,6 +19,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, missing_docs, reason = "the modules of one program")]
 
+mod bursts;
 mod client;
 mod daemon;
 mod disk;

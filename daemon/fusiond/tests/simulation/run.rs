@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fusion_calibrations::conditions::Power;
 use fusion_calibrations::noise::Noise;
-use fusiond::planner::{
-    ClientActivity, Decision, Hold, Job, Known, Load, Lock, Moment, Policy, Reason, Share, Want,
-};
+use fusiond::planner::{Decision, Hold, Job, Known, Load, Lock, Moment, Policy, Reason, Share, Want};
 
-use crate::client::{CHUNK, Client};
+use crate::client::Client;
 use crate::daemon::Daemon;
 use crate::disk::Disk;
 use crate::figures::{Checks, Figures};
@@ -21,13 +19,8 @@ const RESTART_MS: f64 = 10.0 * SECOND;
 const COOLING_LOOK_MS: f64 = 10.0 * SECOND;
 /// Heat below which nothing changes any more.
 const COOL: f64 = 0.01;
-/// Calls between two reports of a client's gate.
-const REPORT_EVERY: u32 = 20;
-/// Share of the calls that are a prompt's tail.
-const TAILS: f64 = 0.2;
 /// After an upgrade, everything wanted is measured again within so much time.
 const SETTLED_AFTER_UPGRADE: f64 = 12.0 * HOUR;
-
 /// Share of the jobs that something happens in.
 const SURPRISES: f64 = 0.1;
 
@@ -42,20 +35,20 @@ pub struct Simulation {
     pub figures: Figures,
     pub checks: Checks,
     policy: Policy,
-    daemon: Option<Daemon>,
-    starts_at: f64,
-    clients: BTreeMap<usize, Client>,
-    events: VecDeque<(f64, Event)>,
-    noise: Noise,
+    pub daemon: Option<Daemon>,
+    pub starts_at: f64,
+    pub clients: BTreeMap<usize, Client>,
+    pub events: VecDeque<(f64, Event)>,
+    pub noise: Noise,
     crash_after: Option<u32>,
     worker_deaths: f64,
     /// When the planner asked to be asked again, by the wall clock; `None` for "when something changes".
     ask_at: Option<Moment>,
-    changed: bool,
-    quiet: bool,
-    first_wants: Vec<Want>,
+    pub changed: bool,
+    pub quiet: bool,
+    pub first_wants: Vec<Want>,
     learned_at: Option<f64>,
-    upgraded_at: f64,
+    pub upgraded_at: f64,
 }
 
 /// What came of one seed.
@@ -93,7 +86,7 @@ fn policy(seed: u64) -> Policy {
         return Policy::default();
     }
     let share = |share| Share::new(share).unwrap();
-    Policy { duty_on_ac: share(0.0005), duty_on_battery: share(0.0002), ..Policy::default() }
+    Policy { duty_on_ac: share(0.0002), duty_on_battery: share(0.0001), ..Policy::default() }
 }
 
 impl Simulation {
@@ -159,7 +152,7 @@ impl Simulation {
     }
 
     /// What the duty allows for a time that just passed: counted here, whatever the planner counts.
-    fn earn(&mut self, ms: f64) {
+    pub fn earn(&mut self, ms: f64) {
         self.figures.allowed_ms += self.policy.duty(self.world.conditions()).get() * ms;
     }
 
@@ -168,14 +161,14 @@ impl Simulation {
         self.world.machine.rest(ms);
     }
 
-    fn crash(&mut self) {
+    pub fn crash(&mut self) {
         self.figures.crashes += 1;
         self.crash_after = None;
         self.daemon = None;
         self.starts_at = self.world.now_ms() + RESTART_MS;
     }
 
-    fn start_daemon(&mut self) {
+    pub fn start_daemon(&mut self) {
         for lost in self.disk.lost() {
             self.checks.violated(lost);
         }
@@ -221,7 +214,7 @@ impl Simulation {
     }
 
     /// Asks the planner.
-    fn ask(&mut self) -> Option<Job> {
+    pub fn ask(&mut self) -> Option<Job> {
         let daemon = self.daemon.as_mut()?;
         let decision = daemon.decide(&self.world);
         match decision {
@@ -264,7 +257,7 @@ impl Simulation {
         self.events.iter().find(|(_, event)| event.disturbs()).map_or(f64::INFINITY, |(at, _)| *at)
     }
 
-    fn happen(&mut self, event: Event) {
+    pub fn happen(&mut self, event: Event) {
         self.changed = true;
         match event {
             Event::Attach(number) => self.attach(number),
@@ -293,128 +286,6 @@ impl Simulation {
                 self.checks.learned(self.learned_at, &self.first_wants);
             }
         }
-    }
-
-    fn attach(&mut self, number: usize) {
-        let mut client = Client::new(number, &self.world.chip, self.world.engine());
-        if self.daemon.is_none() && self.starts_at <= self.world.now_ms() {
-            self.start_daemon();
-        }
-        if let Some(daemon) = &mut self.daemon {
-            daemon.look(&self.world);
-            daemon.attach(number, &mut client, &self.world);
-            if self.quiet {
-                self.first_wants = daemon.wants(self.world.wall());
-            }
-        }
-        self.clients.insert(number, client);
-    }
-
-    fn detach(&mut self, number: usize) {
-        self.clients.remove(&number);
-        if let Some(daemon) = &mut self.daemon {
-            daemon.detach(number, self.world.wall());
-        }
-    }
-
-    fn upgrade(&mut self) {
-        self.world.upgrade();
-        self.upgraded_at = self.world.now_ms();
-        if let Some(daemon) = &mut self.daemon {
-            daemon.engine_changed(self.world.engine());
-        }
-        let running: Vec<usize> = self.clients.keys().copied().collect();
-        for number in running {
-            self.detach(number);
-            self.attach(number);
-        }
-    }
-
-    /// Tells every client what is known.
-    pub fn inform_all(&mut self) {
-        if let Some(daemon) = &mut self.daemon {
-            for client in self.clients.values_mut() {
-                daemon.inform(client, &self.world);
-            }
-        }
-    }
-
-    fn burst(&mut self, number: usize, calls: u32) {
-        if !self.clients.contains_key(&number) {
-            self.attach(number);
-        }
-        let pid = self.clients[&number].pid;
-        self.turn(ClientActivity::Busy { pid, others: 0 });
-        for call in 0..calls {
-            if self.daemon.is_none() && self.world.now_ms() >= self.starts_at {
-                self.start_daemon();
-                self.turn(ClientActivity::Busy { pid, others: 0 });
-            }
-            self.machine_events();
-            if self.call(number).is_err() {
-                self.crash();
-            }
-            if call % REPORT_EVERY == 0 {
-                self.report(number);
-            }
-            if self.daemon.is_some() && self.ask().is_some() {
-                self.checks.violated("a job starts while a client is busy".to_owned());
-            }
-        }
-        self.report(number);
-        self.turn(ClientActivity::Idle { since: Some(self.world.wall()) });
-        self.changed = true;
-    }
-
-    fn turn(&mut self, activity: ClientActivity) {
-        let news = self.daemon.as_mut().is_some_and(|daemon| {
-            daemon.turn(activity);
-            daemon.look(&self.world)
-        });
-        if news {
-            self.inform_all();
-        }
-    }
-
-    fn report(&mut self, number: usize) {
-        if let (Some(daemon), Some(client)) = (&mut self.daemon, self.clients.get_mut(&number)) {
-            daemon.report(number, client, &mut self.disk);
-        }
-    }
-
-    /// What happens to the machine while a client is busy.
-    fn machine_events(&mut self) {
-        while let Some((at, event)) = self.events.front().copied() {
-            if at > self.world.now_ms() || !event.happens_to_machine() {
-                break;
-            }
-            self.events.pop_front();
-            self.happen(event);
-        }
-    }
-
-    fn call(&mut self, number: usize) -> Result<(), Crash> {
-        let rows =
-            if self.noise.uniform() < TAILS { 64 + (self.noise.uniform() * 1900.0) as u32 } else { CHUNK };
-        let client = self.clients.get_mut(&number).expect("it was just attached");
-        let outcome = client.call(&mut self.world, rows);
-        self.earn(outcome.ms);
-        let runs = self.daemon.is_some();
-        self.checks.call(&outcome, rows, &self.world, runs, &mut self.figures);
-        if self.daemon.is_none() {
-            return Ok(());
-        }
-        self.step()?;
-        let Self { daemon: Some(daemon), clients, world, .. } = self else { return Ok(()) };
-        let mut news = daemon.look(world);
-        let client = clients.get_mut(&number).expect("it was just attached");
-        for (layer, observation) in &outcome.observations {
-            news |= daemon.observe(client, *layer, observation, world.wall());
-        }
-        if news {
-            daemon.inform(client, world);
-        }
-        Ok(())
     }
 
     fn end(&mut self) {
