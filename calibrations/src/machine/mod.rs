@@ -66,6 +66,8 @@ pub struct Machine {
     heat: f64,
     last_was_split: Option<bool>,
     free_bytes: Option<u64>,
+    /// How many times as long the primary and the secondary unit's parts take as on the recorded chip.
+    slowdown: (f64, f64),
 }
 
 impl Machine {
@@ -81,6 +83,7 @@ impl Machine {
             heat: 0.0,
             last_was_split: None,
             free_bytes: None,
+            slowdown: (1.0, 1.0),
         })
     }
 
@@ -109,6 +112,11 @@ impl Machine {
         self.free_bytes = free;
     }
 
+    /// Makes each unit's parts take so many times as long as on the recorded chip: another power source, another engine.
+    pub fn set_slowdown(&mut self, primary: f64, secondary: f64) {
+        self.slowdown = (primary, secondary);
+    }
+
     /// Lets `ms` pass without work: the machine cools.
     pub fn rest(&mut self, ms: f64) {
         self.pass(ms, 0.0);
@@ -123,8 +131,10 @@ impl Machine {
     /// The lines of `shape` as they are now, heat included; `None` for weight formats that were never recorded.
     pub fn lines(&self, shape: Shape) -> Option<Lines> {
         let cool = self.prior.lines(shape.layer(), None)?;
-        let (primary, secondary) =
-            (1.0 + self.temper.primary * self.heat, 1.0 + self.temper.secondary * self.heat);
+        let (primary, secondary) = (
+            self.slowdown.0 * (1.0 + self.temper.primary * self.heat),
+            self.slowdown.1 * (1.0 + self.temper.secondary * self.heat),
+        );
         Some(Lines {
             primary_ms_per_row: cool.primary_ms_per_row * primary,
             secondary_ms_per_row: cool.secondary_ms_per_row * secondary,
@@ -291,6 +301,18 @@ mod tests {
         machine.set_free_bytes(Some(0));
         assert!(machine.call(shape, Ask::Stock).unwrap().total_ms > roomy);
         assert!(machine.expected_ms(shape, 4096).unwrap() > 2.0 * machine.expected_ms(shape, 4080).unwrap());
+    }
+
+    #[test]
+    fn a_slower_unit_wants_fewer_rows() {
+        let shape = shape(2048, 4096, 4096);
+        let mut machine = Machine::named("m2", 1).unwrap();
+        let (before, stock) = (machine.lines(shape).unwrap(), machine.expected_ms(shape, 0).unwrap());
+        machine.set_slowdown(1.0, 2.0);
+        assert!(machine.lines(shape).unwrap().balanced_ratio() < before.balanced_ratio());
+        assert_eq!(machine.expected_ms(shape, 0).unwrap(), stock);
+        machine.set_slowdown(2.0, 2.0);
+        assert!((machine.expected_ms(shape, 0).unwrap() / stock - 2.0).abs() < 1e-12);
     }
 
     #[test]

@@ -20,21 +20,39 @@ pub(super) fn usable_totals(samples: &[Sample], rows: u32) -> Vec<f64> {
     usable(samples, rows).into_iter().map(|index| samples[index].total_ms).collect()
 }
 
+/// Splits whose rows differ by no more than this share take about as long as each other.
+const NEIGHBOURING_ROWS: f64 = 0.05;
+
+/// A first call after a change of arm is no faster than this share of a later one (`convergence`, M1 and M4 Pro when hot).
+const FASTEST_FIRST: f64 = 0.9;
+
 /// Indices of the calls at `rows` that are evidence: kept, and no accident. A single kept call is held against the first call after
-/// the change of arm, which is otherwise not trusted; several are held against each other.
+/// the change of arm, which is otherwise not trusted, and against splits of about as many rows; several are held against each other, and
+/// against what the first call allows.
 pub(super) fn usable(samples: &[Sample], rows: u32) -> Vec<usize> {
-    let of = |dropped: Option<DropReason>| {
+    let kept = || {
         samples
             .iter()
             .enumerate()
-            .filter(move |(_, sample)| sample.secondary_rows == rows && sample.dropped == dropped)
+            .filter(move |(_, sample)| sample.secondary_rows == rows && sample.dropped.is_none())
     };
-    let fastest = |dropped| of(dropped).map(|(_, sample)| sample.total_ms).fold(f64::INFINITY, f64::min);
-    let mut reference = fastest(None);
-    if of(None).count() == 1 {
-        reference = reference.min(fastest(Some(DropReason::FirstAfterChange)));
+    let fastest = |samples: &mut dyn Iterator<Item = &Sample>| {
+        samples.map(|sample| sample.total_ms).fold(f64::INFINITY, f64::min)
+    };
+    let mut reference = fastest(&mut kept().map(|(_, sample)| sample));
+    if kept().count() == 1 {
+        let vouches = |sample: &&Sample| {
+            matches!(sample.dropped, None | Some(DropReason::FirstAfterChange))
+                && f64::from(sample.secondary_rows.abs_diff(rows)) <= NEIGHBOURING_ROWS * f64::from(rows)
+        };
+        reference = reference.min(fastest(&mut samples.iter().filter(vouches)));
+    } else {
+        let first = |sample: &&Sample| {
+            sample.secondary_rows == rows && sample.dropped == Some(DropReason::FirstAfterChange)
+        };
+        reference = reference.min(fastest(&mut samples.iter().filter(first)) / FASTEST_FIRST);
     }
-    of(None)
+    kept()
         .filter(|(_, sample)| sample.total_ms <= reference * ACCIDENT_FACTOR)
         .map(|(index, _)| index)
         .collect()
@@ -120,38 +138,46 @@ pub(super) fn unit_times(
     (primary.or(all.0), secondary.or(all.1))
 }
 
-/// Both units' time per row, from all split calls that `usable` accepts; each `None` until it was seen.
+/// Both units' time per row, from all split calls that `accepts` does; each `None` until it was seen.
 ///
-/// From the kept calls. A time that was hidden behind the other unit's has an upper bound: it counts as the smaller of the bound and what the
-/// other calls say, or else only the slow ones of a unit would be seen. A first call after a change of arm is too slow or too fast, but in
-/// both units alike: where it tells both, the ratio of the two counts, scaled to the level of the kept ones. Where nothing
-/// else is known it stands in.
+/// From the kept calls that are no accidents. A time that was hidden behind the other unit's has an upper bound: it counts as the smaller of the bound
+/// and what the other calls say, or else only the slow ones of a unit would be seen. A first call after a change of arm is too slow or too fast, but
+/// in both units alike: where it tells both, the ratio of the two counts, scaled to the level of the kept ones. Where nothing else is known of a unit it
+/// stands in, scaled likewise and within the bound.
 fn unit_times_of(
     samples: &[Sample],
     shape: Shape,
-    usable: impl Fn(u32) -> bool,
+    accepts: impl Fn(u32) -> bool,
 ) -> (Option<f64>, Option<f64>) {
-    let of = |unit, kept: bool| -> Vec<f64> {
-        samples
-            .iter()
-            .filter(|sample| sample.is_kept() == kept && usable(sample.secondary_rows))
-            .filter_map(|sample| ms_per_row(sample, shape, unit))
-            .collect()
-    };
+    let accepted = || samples.iter().enumerate().filter(|(_, sample)| accepts(sample.secondary_rows));
+    let kept: Vec<&Sample> = accepted()
+        .filter(|(index, sample)| usable(samples, sample.secondary_rows).contains(index))
+        .map(|(_, sample)| sample)
+        .collect();
+    let firsts: Vec<&Sample> =
+        accepted().map(|(_, sample)| sample).filter(|sample| !sample.is_kept()).collect();
+    let bounds = |unit| kept.iter().filter_map(move |sample| hidden_bound(sample, shape, unit));
     let with_hidden = |unit| -> Vec<f64> {
-        let mut values = of(unit, true);
-        let Some(seen) = median(&values) else { return values };
-        let kept = samples.iter().filter(|sample| sample.is_kept() && usable(sample.secondary_rows));
+        let mut values: Vec<f64> = kept.iter().filter_map(|sample| ms_per_row(sample, shape, unit)).collect();
+        if let Some(seen) = median(&values) {
+            values.extend(bounds(unit).map(|bound| bound.min(seen)));
+        }
         values
-            .extend(kept.filter_map(|sample| hidden_bound(sample, shape, unit)).map(|bound| bound.min(seen)));
-        values
+    };
+    let stand_in = |unit| -> Option<f64> {
+        let scaled = firsts.iter().filter_map(|first| {
+            let level = total_ms(samples, first.secondary_rows).map_or(1.0, |ms| ms / first.total_ms);
+            Some(ms_per_row(first, shape, unit)? * level)
+        });
+        let value = median(&scaled.collect::<Vec<_>>())?;
+        Some(bounds(unit).fold(value, f64::min))
     };
     let (mut primary, mut secondary) = (with_hidden(Unit::Primary), with_hidden(Unit::Secondary));
     let (Some(p), Some(s)) = (centre(&primary), centre(&secondary)) else {
-        let any = |kept: &[f64], unit| centre(kept).or_else(|| median(&of(unit, false)));
+        let any = |kept: &[f64], unit| centre(kept).or_else(|| stand_in(unit));
         return (any(&primary, Unit::Primary), any(&secondary, Unit::Secondary));
     };
-    for first in samples.iter().filter(|sample| !sample.is_kept() && usable(sample.secondary_rows)) {
+    for first in firsts {
         let both = (ms_per_row(first, shape, Unit::Primary), ms_per_row(first, shape, Unit::Secondary));
         if let (Some(first_p), Some(first_s)) = both {
             let level = ((p * s) / (first_p * first_s)).sqrt();
@@ -200,4 +226,61 @@ fn far_slower(samples: &[Sample], shape: Shape, enough: impl Fn(usize) -> bool) 
         let usual = median(&of(false, true)).or_else(|| median(&of(false, false)));
         enough(here.len()) && usual.is_some_and(|usual| lowest > usual * CLIFF_FACTOR)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::FinishTimes;
+    use crate::shape::{Layout, WeightFormat};
+
+    /// A split of 300 of 1000 rows, at 10 µs and 20 µs a row, everything `slower` times as long.
+    fn split(slower: f64, first_waited: Unit, dropped: Option<DropReason>) -> Sample {
+        let (primary, secondary): (f64, f64) = (7.0 * slower, 6.0 * slower);
+        let finish_times = match first_waited {
+            Unit::Primary => {
+                FinishTimes { primary_ms: primary, secondary_ms: primary.max(secondary), first_waited }
+            }
+            Unit::Secondary => {
+                FinishTimes { primary_ms: primary.max(secondary), secondary_ms: secondary, first_waited }
+            }
+        };
+        Sample { secondary_rows: 300, total_ms: primary, finish_times: Some(finish_times), dropped }
+    }
+
+    fn times(samples: &[Sample]) -> (f64, f64) {
+        let shape = Shape::parse("1000x64x64", WeightFormat::F16, Layout::default()).unwrap();
+        let (primary, secondary) = unit_times(samples, shape, |_| true);
+        (primary.unwrap(), secondary.unwrap())
+    }
+
+    #[test]
+    fn a_unit_that_only_the_first_call_showed_is_not_slower_for_it() {
+        let first = split(1.1, Unit::Secondary, Some(DropReason::FirstAfterChange));
+        let (primary, secondary) = times(&[first, split(1.0, Unit::Primary, None)]);
+        assert!((primary - 0.01).abs() < 1e-9, "{primary}");
+        assert!((secondary - 0.02).abs() < 1e-9, "{secondary}");
+    }
+
+    #[test]
+    fn a_single_call_is_held_against_its_neighbours() {
+        let near =
+            |rows: u32, slower: f64| Sample { secondary_rows: rows, ..split(slower, Unit::Primary, None) };
+        assert_eq!(usable(&[near(302, 1.0), near(299, 1.5)], 299), Vec::<usize>::new());
+        assert_eq!(usable(&[near(302, 1.0), near(299, 1.1)], 299), [1]);
+        assert_eq!(usable(&[near(302, 1.0), near(250, 1.5)], 250), [1]);
+        // Seen twice it is no accident, unless the first call was faster than a first call can be.
+        assert_eq!(usable(&[near(302, 1.0), near(299, 1.5), near(299, 1.5)], 299), [1, 2]);
+        let first = Sample { dropped: Some(DropReason::FirstAfterChange), ..near(299, 1.0) };
+        assert_eq!(usable(&[first, near(299, 1.5), near(299, 1.5)], 299), Vec::<usize>::new());
+        assert_eq!(usable(&[first, near(299, 1.1), near(299, 1.5)], 299), [1]);
+    }
+
+    #[test]
+    fn an_accident_is_no_evidence_of_a_unit() {
+        let first = split(1.0, Unit::Secondary, Some(DropReason::FirstAfterChange));
+        let calls = [first, split(1.5, Unit::Secondary, None), split(1.0, Unit::Secondary, None)];
+        let (primary, secondary) = times(&calls);
+        assert!((primary - 0.01).abs() < 1e-9 && (secondary - 0.02).abs() < 1e-9, "{primary}, {secondary}");
+    }
 }

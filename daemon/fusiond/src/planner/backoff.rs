@@ -1,7 +1,8 @@
 //! What went wrong, and when it may be tried again.
 //!
 //! A shape that fails waits, twice as long each time in a row, up to a day. One that was interrupted by a client waits too, but less: it did nothing
-//! wrong, yet a shape that never gets to its end between two bursts must not keep the others from theirs. The worker as a whole (it isn't
+//! wrong, yet a shape that never gets to its end between two bursts must not keep the others from theirs. One whose result its own lines contradict is
+//! served, and repeated after a while. The worker as a whole (it isn't
 //! there, or dies whatever it is given) backs off like a shape.
 
 use std::collections::BTreeMap;
@@ -20,6 +21,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 const FIRST_WAIT_INTERRUPTED: Duration = Duration::from_secs(30);
 /// Longest wait after interruptions.
 const LONGEST_WAIT_INTERRUPTED: Duration = Duration::from_secs(3600);
+/// First wait before a doubtful result is repeated. It is nearly always an accident, so the next one settles it.
+const FIRST_WAIT_DOUBTFUL: Duration = Duration::from_secs(3600);
+/// Longest wait before a result is repeated that stays doubtful: then it is the machine that two lines don't describe.
+const LONGEST_WAIT_DOUBTFUL: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Shapes in trouble that are remembered; of more, those that may be tried first are forgotten.
 const MOST: usize = 4096;
 
@@ -48,6 +53,8 @@ pub enum Cause {
     Failed(String),
     /// By a client that turned busy, or a machine that fell asleep.
     Interrupted,
+    /// With a result that its own lines contradict.
+    Doubtful,
 }
 
 impl Cause {
@@ -56,6 +63,7 @@ impl Cause {
         let (first, longest) = match self {
             Self::Failed(_) => (FIRST_WAIT, LONGEST_WAIT),
             Self::Interrupted => (FIRST_WAIT_INTERRUPTED, LONGEST_WAIT_INTERRUPTED),
+            Self::Doubtful => (FIRST_WAIT_DOUBTFUL, LONGEST_WAIT_DOUBTFUL),
         };
         let doublings = in_a_row.saturating_sub(1).min(31);
         first.saturating_mul(1 << doublings).min(longest)
@@ -186,15 +194,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn waits_double_and_are_bounded(times in 1u32..200, interrupted: bool) {
-            let cause = if interrupted { Cause::Interrupted } else { failed() };
+        fn waits_double_and_are_bounded(times in 1u32..200, kind in 0u8..3) {
+            let (cause, longest) = match kind {
+                0 => (Cause::Interrupted, LONGEST_WAIT_INTERRUPTED),
+                1 => (Cause::Doubtful, LONGEST_WAIT_DOUBTFUL),
+                _ => (failed(), LONGEST_WAIT),
+            };
             let (mut backoff, mut now, mut before) = (Backoff::default(), at(0), Duration::ZERO);
             for _ in 0..times {
                 backoff.failed(now, subject(1), cause.clone());
                 let (retry, _) = backoff.waits(now, subject(1)).unwrap();
                 let wait = retry.since(now);
-                prop_assert!(wait == before * 2 || before.is_zero() || wait == LONGEST_WAIT || wait == LONGEST_WAIT_INTERRUPTED);
-                prop_assert!(wait <= LONGEST_WAIT && wait >= before);
+                prop_assert!(wait == before * 2 || before.is_zero() || wait == longest);
+                prop_assert!(wait <= longest && wait >= before);
                 (now, before) = (retry, wait);
             }
         }

@@ -170,6 +170,8 @@ fn failed(trouble: &Trouble) -> String {
         (Cause::Failed(reason), times) => format!("failed {times} times in a row: {reason}"),
         (Cause::Interrupted, 1) => "was interrupted".to_owned(),
         (Cause::Interrupted, times) => format!("was interrupted {times} times in a row"),
+        (Cause::Doubtful, 1) => "gave a result that its own lines contradict".to_owned(),
+        (Cause::Doubtful, times) => format!("gave {times} results in a row that their own lines contradict"),
     }
 }
 

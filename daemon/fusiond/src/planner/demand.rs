@@ -9,16 +9,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use fusion_calibrations::lines::Lines;
 use fusion_calibrations::shape::Shape;
 
 use super::policy::Policy;
-use super::staleness::{Known, Staleness};
+use super::staleness::{Believed, Known, Staleness};
 
 /// The longest submission. The worker is dead within this time of a client's first product, also where submitted GPU work can't be recalled.
 pub const LONGEST_SUBMISSION: Duration = Duration::from_millis(50);
 /// How much longer than predicted a call may take: the first after a change of arm, on a machine that is warm.
 const CALL_MARGIN: f64 = 1.25;
+/// Calibrations of one shape differ by less than this factor, heat included.
+const NEARLY: f64 = 1.15;
 /// Fewer rows than these tell nothing of many: what a split costs beyond its rows weighs too much.
 const FEWEST_ROWS: u32 = 128;
 /// Calls of a calibration, at most (`calibrations::search::Budget`).
@@ -64,14 +65,31 @@ pub struct Want {
     pub known: Known,
 }
 
-/// The shape that is measured to know `shape`: as many rows, halved until a call is one submission. More rows are answered through its lines.
-pub fn measurable(shape: Shape, lines: Option<Lines>) -> Shape {
-    let Some(lines) = lines else { return shape };
-    let mut rows = shape.rows();
+/// The shape that is measured to know `shape`, of which `known` is served: as many rows, halved until a call is one submission. More rows are answered
+/// through its lines.
+///
+/// Where lines lie near the limit, a new calibration must not ask for another number of rows than the one before: what was measured stays, if it
+/// is nearly right.
+pub fn measurable(shape: Shape, known: &Known) -> Shape {
+    let Some(lines) = known.lines() else { return shape };
     let limit_ms = LONGEST_SUBMISSION.as_secs_f64() * 1e3;
-    while rows >= 2 * FEWEST_ROWS && lines.stock_ms(rows) * CALL_MARGIN > limit_ms {
-        rows /= 2;
-    }
+    let call_ms = |rows: u32| lines.stock_ms(rows) * CALL_MARGIN;
+    let halved = |rows: u32, limit_ms: f64| rows >= 2 * FEWEST_ROWS && call_ms(rows) > limit_ms;
+    let cut = |limit_ms: f64| {
+        let mut rows = shape.rows();
+        while halved(rows, limit_ms) {
+            rows /= 2;
+        }
+        rows
+    };
+    let rows = match known {
+        Known::Calibrated(Believed { shape: measured, .. })
+            if [limit_ms * NEARLY, limit_ms / NEARLY].map(cut).contains(&measured.rows()) =>
+        {
+            measured.rows()
+        }
+        _ => cut(limit_ms),
+    };
     shape.layer().with_rows(rows).unwrap_or(shape)
 }
 
@@ -165,6 +183,10 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::planner::Moment;
+    use fusion_calibrations::conditions::Conditions;
+    use fusion_calibrations::estimate::Provenance;
+    use fusion_calibrations::lines::Lines;
     use fusion_calibrations::shape::{Layout, WeightFormat};
     use proptest::prelude::*;
 
@@ -185,15 +207,37 @@ mod tests {
 
     #[test]
     fn a_call_is_one_submission() {
-        assert_eq!(measurable(shape(4000), Some(LINES)), shape(4000));
-        assert_eq!(measurable(shape(4001), Some(LINES)), shape(2000));
-        assert_eq!(measurable(shape(8192), Some(LINES)), shape(2048));
-        assert_eq!(measurable(shape(8192), None), shape(8192));
-        let hopeless = Lines { stock_ms_per_row: 1e9, ..LINES };
-        assert_eq!(measurable(shape(8192), Some(hopeless)), shape(128));
+        let cut = |rows, lines| measurable(shape(rows), &Known::Prior(lines));
+        assert_eq!(cut(4000, LINES), shape(4000));
+        assert_eq!(cut(4001, LINES), shape(2000));
+        assert_eq!(cut(8192, LINES), shape(2048));
+        assert_eq!(measurable(shape(8192), &Known::Nothing), shape(8192));
+        assert_eq!(cut(8192, Lines { stock_ms_per_row: 1e9, ..LINES }), shape(128));
         let nonsense = Lines { stock_ms_per_row: f64::NAN, ..LINES };
-        assert_eq!(measurable(shape(8192), Some(nonsense)), shape(8192));
+        assert_eq!(cut(8192, nonsense), shape(8192));
         assert_eq!(want(1, Interest::Attached, Known::Prior(nonsense)).need_ms(), f64::INFINITY);
+    }
+
+    #[test]
+    fn near_the_limit_what_was_measured_stays() {
+        let calibrated = |rows, slower: f64| {
+            Known::Calibrated(Believed {
+                shape: shape(rows),
+                conditions: Conditions::default(),
+                measured_at: Moment::default(),
+                provenance: Provenance::Measured,
+                lines: Some(Lines { stock_ms_per_row: LINES.stock_ms_per_row * slower, ..LINES }),
+                secondary_rows: rows / 4,
+                speed_up: 1.3,
+            })
+        };
+        for slower in [0.9, 0.97, 1.0, 1.03, 1.1] {
+            assert_eq!(measurable(shape(4000), &calibrated(4000, slower)), shape(4000), "{slower}");
+            assert_eq!(measurable(shape(4000), &calibrated(2000, slower)), shape(2000), "{slower}");
+        }
+        assert_eq!(measurable(shape(4000), &calibrated(4000, 1.3)), shape(2000));
+        assert_eq!(measurable(shape(4000), &calibrated(2000, 0.8)), shape(4000));
+        assert_eq!(measurable(shape(4000), &calibrated(3000, 1.0)), shape(4000));
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub mod policy;
 pub mod staleness;
 
 use fusion_calibrations::conditions::Conditions;
+use fusion_calibrations::estimate::Estimate;
 use fusion_calibrations::lines::Lines;
 use fusion_calibrations::shape::{Layer, Shape};
 use serde::{Deserialize, Serialize};
@@ -178,21 +179,20 @@ impl Planner {
         self.budget.charge(now, ms);
     }
 
-    /// A shape was measured and stored: the lines that were served for it before, and those now.
-    pub fn measured(
-        &mut self,
-        shape: Shape,
-        conditions: Conditions,
-        before: Option<&Lines>,
-        after: Option<&Lines>,
-    ) {
-        let moved = match (before, after) {
+    /// A shape was measured and stored; `before` are the lines that were served for it until then.
+    pub fn measured(&mut self, now: Moment, estimate: &Estimate, before: Option<&Lines>) {
+        let (shape, conditions) = (estimate.shape, estimate.conditions);
+        let moved = match (before, &estimate.lines) {
             (Some(before), Some(after)) => loss(before, after) >= self.policy.drift_loss,
             (before, after) => before.is_some() != after.is_some(),
         };
         self.evidence.measured(shape.layer(), conditions, moved);
-        self.backoff.succeeded(Subject::Shape(shape));
         self.backoff.succeeded(Subject::Worker);
+        if Believed::from(estimate).is_doubtful() {
+            self.backoff.failed(now, Subject::Shape(shape), Cause::Doubtful);
+        } else {
+            self.backoff.succeeded(Subject::Shape(shape));
+        }
     }
 
     /// A job ended without a result.

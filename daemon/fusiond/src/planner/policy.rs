@@ -86,8 +86,8 @@ impl Default for Policy {
             look_again: Duration::from_secs(60),
             oldest: Duration::from_secs(30 * 24 * 3600),
             drift_patience: Duration::from_secs(3600),
-            // The same loss that live lines have to win back.
-            drift_loss: 0.02,
+            // Two calibrations of one shape differ by 2-3 % of a unit's time: less than this would be chasing noise. Live lines win it back anyway.
+            drift_loss: 0.04,
             fair_turn: 8,
             memory_margin: 2,
             idle_cpu: 0.25,

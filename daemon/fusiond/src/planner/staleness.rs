@@ -17,6 +17,8 @@ use super::policy::Policy;
 const NEAR_ROWS: f64 = 2.0;
 /// A calibration so far in the future was made while the clock was wrong: its age says nothing.
 const CLOCK_ERROR: Duration = Duration::from_secs(24 * 3600);
+/// Difference of two speed-ups (logarithm) that noise doesn't explain: five deviations of one from a pair of calls.
+const CONTRADICTION: f64 = 0.12;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The stored belief that answers for a shape.
@@ -32,6 +34,26 @@ pub struct Believed {
     pub provenance: Provenance,
     /// The fitted lines, where there are any.
     pub lines: Option<Lines>,
+    /// The secondary unit's rows that were chosen; 0 is stock.
+    pub secondary_rows: u32,
+    /// Stock over the chosen split, as measured; 1 for stock.
+    pub speed_up: f64,
+}
+
+impl Believed {
+    /// Whether its own lines speak against what was compared: an accident decided one of both. Where stock was chosen nobody would ever
+    /// notice, since what isn't split isn't observed.
+    pub fn is_doubtful(&self) -> bool {
+        let Some(lines) = self.lines else { return false };
+        let rows = self.shape.rows();
+        let balanced = (f64::from(rows) * lines.balanced_ratio().get()) as u32;
+        let split = if self.secondary_rows > 0 { self.secondary_rows } else { balanced };
+        let predicted = lines.stock_ms(rows) / lines.split_ms(rows, split);
+        let against = (predicted / self.speed_up).ln();
+        // That stock isn't beaten is no contradiction to lines that predict a loss.
+        let doubtful = if self.secondary_rows > 0 { against.abs() } else { against };
+        doubtful > CONTRADICTION
+    }
 }
 
 impl From<&Estimate> for Believed {
@@ -42,6 +64,8 @@ impl From<&Estimate> for Believed {
             measured_at: Moment::from_unix_ms(estimate.measured_at_unix_ms),
             provenance: estimate.provenance,
             lines: estimate.lines,
+            secondary_rows: estimate.secondary_rows,
+            speed_up: if estimate.ratio.splits() { estimate.stock_ms / estimate.split_ms } else { 1.0 },
         }
     }
 }
@@ -96,6 +120,8 @@ pub enum Staleness {
         /// What the stored ratio loses by them, as a share.
         loss: f64,
     },
+    /// Its own lines speak against what was compared.
+    Doubtful,
     /// These conditions were never seen.
     NewConditions,
     /// Only row counts far away were measured.
@@ -118,7 +144,7 @@ impl Staleness {
     pub fn loses(&self) -> f64 {
         match self {
             // Stock runs, so all of it.
-            Self::NothingKnown => 1.0,
+            Self::NothingKnown | Self::Doubtful => 1.0,
             // A session's best ratio costs 6 % of the time in another session, which is about half of what a split gains there.
             Self::PriorOnly | Self::Imported | Self::EngineChanged => 0.5,
             Self::Drift { loss } => (loss / 0.1).clamp(0.1, 1.0),
@@ -138,6 +164,7 @@ impl Staleness {
             Self::NothingKnown
             | Self::PriorOnly
             | Self::Imported
+            | Self::Doubtful
             | Self::NewConditions
             | Self::NewRows { .. } => None,
         }
@@ -152,6 +179,7 @@ impl fmt::Display for Staleness {
             Self::EngineChanged => f.write_str("it was measured with another OS build or MLX library"),
             Self::Imported => f.write_str("it was measured on another machine"),
             Self::Drift { loss } => write!(f, "running clients lose {:.1} % by it", 100.0 * loss),
+            Self::Doubtful => f.write_str("its own lines contradict it"),
             Self::NewConditions => f.write_str("these conditions were never seen"),
             Self::NewRows { nearest } => write!(f, "the nearest rows measured are {nearest}"),
             Self::Age { days } => write!(f, "nobody confirmed it for {days} days"),
@@ -211,6 +239,9 @@ fn judge_calibrated(
     if believed.conditions != conditions && confirmed.is_none() {
         return Freshness::Stale(Staleness::NewConditions);
     }
+    if believed.is_doubtful() {
+        return Freshness::Stale(Staleness::Doubtful);
+    }
     let expires = confirmed.map_or(measured_at, |confirmed| confirmed.max(measured_at)).after(policy.oldest);
     if expires <= now {
         let days = policy.oldest.saturating_add(now.since(expires)).as_secs() / DAY.as_secs();
@@ -261,6 +292,8 @@ mod tests {
             measured_at: start(),
             provenance: Provenance::Measured,
             lines: Some(LINES),
+            secondary_rows: 256,
+            speed_up: 10.24 / 7.88,
         }
     }
 
@@ -290,6 +323,15 @@ mod tests {
             let found = stale(fresh, rows, cool, start());
             assert_eq!(found, expected.map(|nearest| Staleness::NewRows { nearest }), "{rows}");
         }
+        let doubtful = |secondary_rows, speed_up, stock_ms_per_row| {
+            let lines = Some(Lines { stock_ms_per_row, ..LINES });
+            let known = Known::Calibrated(Believed { secondary_rows, speed_up, lines, ..believed() });
+            stale(known, 1024, cool, start()) == Some(Staleness::Doubtful)
+        };
+        // The lines predict 1.3 with stock at 10 us a row, and 0.97 with stock at 7.5.
+        assert!(!doubtful(256, 1.3, 0.01) && !doubtful(256, 1.2, 0.01) && doubtful(256, 1.1, 0.01));
+        assert!(doubtful(0, 1.0, 0.01) && !doubtful(0, 1.0, 0.0075));
+        assert!(doubtful(256, 1.3, 0.0075) && !doubtful(256, f64::NAN, 0.01));
         let imported = Known::Calibrated(Believed { provenance: Provenance::Imported, ..believed() });
         assert_eq!(stale(imported, 1024, cool, start()), Some(Staleness::Imported));
         let before = Moment::from_unix_ms(start().unix_ms() - 3 * 24 * 3_600_000);

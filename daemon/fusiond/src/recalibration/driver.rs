@@ -211,6 +211,7 @@ impl Driver {
             let why = match &trouble.cause {
                 Cause::Failed(reason) => reason.clone(),
                 Cause::Interrupted => "interrupted".to_owned(),
+                Cause::Doubtful => "its own lines contradict its result".to_owned(),
             };
             (subject.to_string(), why, trouble.in_a_row, trouble.retry(at).unix_ms())
         });
@@ -305,7 +306,7 @@ impl Driver {
         let estimate = &record.estimate;
         let before = self.served.get(&estimate.shape);
         let mut planner = self.parts.recalibration.planner();
-        planner.measured(estimate.shape, estimate.conditions, before, estimate.lines.as_ref());
+        planner.measured(now(), estimate, before);
     }
 
     fn keep_budget(&self) {

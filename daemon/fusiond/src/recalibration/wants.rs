@@ -32,7 +32,7 @@ impl Served<'_> {
     pub(super) fn wants(&self, wanted: impl IntoIterator<Item = (Shape, Interest)>) -> Vec<Want> {
         let mut strongest: BTreeMap<Shape, Interest> = BTreeMap::new();
         for (shape, interest) in wanted {
-            let shape = measurable(shape, self.known(shape).lines());
+            let shape = measurable(shape, &self.known(shape));
             let known = strongest.entry(shape).or_insert(interest);
             *known = (*known).max(interest);
         }
