@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How a terminal is told to show the other screen, and to go back.
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
+const ROWS: usize = 30;
+const COLUMNS: usize = 100;
 const SHOW_CURSOR: &str = "\u{1b}[?25h";
 
 /// A `fusionctl watch` whose terminal script(1) makes.
@@ -39,7 +41,7 @@ impl Watch {
         let program = env!("CARGO_BIN_EXE_fusionctl");
         // The size, since a pipe has none; the process's number, so that it can be sent signals; its exit code.
         let line = format!(
-            "stty rows 30 columns 100; {program} watch --interval 0.1 & echo \"[pid $!]\"; fg >/dev/null; echo \"[exit $?]\""
+            "stty rows {ROWS} columns {COLUMNS}; {program} watch --interval 0.1 & echo \"[pid $!]\"; fg >/dev/null; echo \"[exit $?]\""
         );
         let mut script = Command::new("script")
             .args(["-qec", &format!("bash -mc '{line}'"), "/dev/null"])
@@ -69,12 +71,18 @@ impl Watch {
     fn wait_for(&self, what: &str, mut holds: impl FnMut(&str) -> bool) {
         let start = Instant::now();
         while !holds(&self.shown()) {
-            assert!(start.elapsed() < PATIENCE, "{what}: {:?}", self.shown());
+            assert!(start.elapsed() < PATIENCE, "{what}:\n{}", screen(&self.shown()));
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
+    /// Waits until this is on the screen.
     fn shows(&self, text: &str) {
+        self.wait_for(text, |shown| screen(shown).contains(text));
+    }
+
+    /// Waits until this was written, outside of the screen.
+    fn says(&self, text: &str) {
         self.wait_for(text, |shown| shown.contains(text));
     }
 
@@ -85,14 +93,14 @@ impl Watch {
     }
 
     fn pid(&self) -> String {
-        self.shows("[pid ");
+        self.says("[pid ");
         let shown = self.shown();
         shown.split_once("[pid ").unwrap().1.split_once(']').unwrap().0.to_owned()
     }
 
     /// The exit code, once the terminal is as it was.
     fn ends_with(&self, code: i32) {
-        self.shows(&format!("[exit {code}]"));
+        self.says(&format!("[exit {code}]"));
         let shown = self.shown();
         let (before, after) = shown.rsplit_once(LEAVE).unwrap();
         assert!(before.contains(ENTER), "{shown:?}");
@@ -105,6 +113,33 @@ impl Drop for Watch {
         let _ = self.script.kill();
         let _ = self.script.wait();
     }
+}
+
+/// What a terminal of this size shows of `written`: text goes where the cursor was put, everything else is about looks.
+fn screen(written: &str) -> String {
+    let mut cells = vec![[' '; COLUMNS]; ROWS];
+    let (mut row, mut column) = (0, 0);
+    let mut characters = written.split_once(ENTER).map_or("", |(_, after)| after).chars();
+    while let Some(character) = characters.next() {
+        if character != '\u{1b}' {
+            if let Some(cell) = cells.get_mut(row).and_then(|row| row.get_mut(column)) {
+                *cell = character;
+            }
+            column += 1;
+            continue;
+        }
+        let mut code = String::new();
+        for character in characters.by_ref().skip(1) {
+            code.push(character);
+            if character.is_ascii_alphabetic() {
+                break;
+            }
+        }
+        if let Some((y, x)) = code.strip_suffix('H').and_then(|place| place.split_once(';')) {
+            (row, column) = (y.parse::<usize>().unwrap() - 1, x.parse::<usize>().unwrap() - 1);
+        }
+    }
+    cells.iter().map(|row| row.iter().collect::<String>().trim_end().to_owned() + "\n").collect()
 }
 
 #[test]
