@@ -30,6 +30,8 @@ pub(crate) enum Exit {
     Config = 78,
     /// Ctrl-C: 128 + SIGINT, as shells have it.
     Interrupted = 130,
+    /// SIGTERM: 128 + its number.
+    Terminated = 143,
 }
 
 /// The list for `--help`; a test holds it against the enum.
@@ -37,7 +39,7 @@ pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
   1    at least one shape could not be calibrated, or the probe failed
-  2    wrong usage: unknown command, model, shape, format, workload or arm; or there is no terminal to ask on
+  2    wrong usage: unknown command, model, shape, format, workload or arm; or there is no terminal to ask or show on
   65   the daemon refused the content of the request, the store has faults, or there is nothing to draw
   69   the daemon is not running, or does not answer
   70   internal error
@@ -45,7 +47,8 @@ Exit codes:
   75   busy, full or shutting down: try again
   77   the socket belongs to another user
   78   something is missing or does not fit together: socket path, worker, versions
-  130  interrupted by Ctrl-C";
+  130  interrupted by Ctrl-C
+  143  'fusionctl watch' was ended by SIGTERM";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
@@ -90,6 +93,7 @@ mod tests {
             Exit::WrongUser,
             Exit::Config,
             Exit::Interrupted,
+            Exit::Terminated,
         ];
         let listed: Vec<u8> = HELP
             .lines()

@@ -13,6 +13,7 @@ mod output;
 mod plot;
 mod render;
 mod targets;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -175,6 +175,9 @@ macro_rules! words {
     };
 }
 
+/// A state's number on the wire, and its word.
+type State = (i32, String);
+
 /// One-hot: of each kind of condition exactly one state is 1.
 fn conditions(exposition: &mut Exposition, conditions: &v1::Conditions) {
     use v1::{LowPowerMode, Memory, Power, Thermal};
@@ -190,7 +193,7 @@ fn conditions(exposition: &mut Exposition, conditions: &v1::Conditions) {
     let power = words!("POWER_", Power::Unknown, Power::Ac, Power::Battery);
     let mode = words!("LOW_POWER_MODE_", LowPowerMode::Unknown, LowPowerMode::Off, LowPowerMode::On);
     // A newer word is unknown to us.
-    let kinds: [(&str, i32, &[(i32, String)]); 4] = [
+    let kinds: [(&str, i32, &[State]); 4] = [
         ("thermal", conditions.thermal().into(), &thermal),
         ("memory", conditions.memory().into(), &memory),
         ("power", conditions.power().into(), &power),

@@ -22,6 +22,12 @@ pub(crate) fn since(then_unix_ms: u64, now_unix_ms: u64) -> String {
     if age < DAY { format!("for {}", roughly(age)) } else { format!("since {}", words::moment(then_unix_ms)) }
 }
 
+/// "12 min ago", "at 2026-01-02 03:04".
+pub(crate) fn ago(then_unix_ms: u64, now_unix_ms: u64) -> String {
+    let age = Duration::from_millis(now_unix_ms.saturating_sub(then_unix_ms));
+    if age < DAY { format!("{} ago", roughly(age)) } else { format!("at {}", words::moment(then_unix_ms)) }
+}
+
 /// "in 20 s", "at 2026-01-02 03:04"; `None` if it is past.
 pub(crate) fn until(then_unix_ms: u64, now_unix_ms: u64) -> Option<String> {
     let left = Duration::from_millis(then_unix_ms.checked_sub(now_unix_ms).filter(|left| *left > 0)?);
@@ -45,6 +51,7 @@ mod tests {
     fn near_moments_are_told_by_their_distance() {
         assert_eq!(since(NOW - 12 * MINUTE - 5000, NOW), "for 12 min");
         assert_eq!(since(NOW - 166 * MINUTE, NOW), "for 2 h 46 min");
+        assert_eq!(ago(NOW - 59_999, NOW), "59 s ago");
         assert_eq!(until(NOW + 20_000, NOW).as_deref(), Some("in 20 s"));
         assert_eq!(until(NOW + 1, NOW).as_deref(), Some("in 0 s"));
     }
@@ -52,6 +59,7 @@ mod tests {
     #[test]
     fn far_moments_are_dates() {
         assert!(since(NOW - 2 * DAYS, NOW).starts_with("since 20"));
+        assert!(ago(NOW - 2 * DAYS, NOW).starts_with("at 20"));
         assert!(until(NOW + 2 * DAYS, NOW).unwrap().starts_with("at 20"));
         assert_eq!(until(u64::MAX, NOW).as_deref(), Some("at -"));
     }

@@ -6,6 +6,8 @@ use super::{moments, words};
 
 /// What ends a decision that says when the next look is: [`next`] says that as well.
 const NEXT_LOOK: &str = "; next look at ";
+/// What a decision says that rests on nothing but the pause: [`paused`] says that as well.
+const PAUSED: &str = "measuring is paused";
 /// So many troubles are told; of the others, how many there are.
 const TROUBLES: usize = 3;
 
@@ -16,7 +18,11 @@ pub(crate) fn decision(planner: &v1::PlannerStatus, now_unix_ms: u64) -> String 
         Some((before, _)) => before.to_owned(),
         None => decision,
     };
-    if planner.paused { format!("{}; {decision}", paused(planner, now_unix_ms)) } else { decision }
+    match planner.paused {
+        false => decision,
+        true if decision.contains(PAUSED) => paused(planner, now_unix_ms),
+        true => format!("{}; {decision}", paused(planner, now_unix_ms)),
+    }
 }
 
 /// "paused, goes on in 29 min".
@@ -33,7 +39,7 @@ pub(crate) fn paused(planner: &v1::PlannerStatus, now_unix_ms: u64) -> String {
 /// "0.4 s of machine time saved up, 1 % of the time comes in".
 pub(crate) fn budget(planner: &v1::PlannerStatus) -> String {
     let credit = if planner.credit_ms < 0.0 {
-        format!("overdrawn by {} of machine time", words::duration(-planner.credit_ms))
+        format!("overdrawn by {} of machine time", seconds(-planner.credit_ms))
     } else {
         format!("{} of machine time saved up", seconds(planner.credit_ms))
     };
@@ -180,6 +186,11 @@ mod tests {
         let paused = v1::PlannerStatus { paused: true, ..planner() };
         let text = "paused until 'fusionctl resume'; not now: a client is busy (pid 7)";
         assert_eq!(decision(&paused, NOW), text);
+        let only = v1::PlannerStatus {
+            decision: "not now: measuring is paused ('fusionctl resume' ends that)".to_owned(),
+            ..paused.clone()
+        };
+        assert_eq!(decision(&only, NOW), "paused until 'fusionctl resume'");
         let brief = v1::PlannerStatus { paused_until_unix_ms: NOW + 1_740_000, ..paused };
         assert!(decision(&brief, NOW).starts_with("paused, goes on in 29 min; "));
         assert!(decision(&brief, NOW * 2).starts_with("paused, goes on at once; "));

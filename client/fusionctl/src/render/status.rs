@@ -86,7 +86,7 @@ pub(crate) fn conditions(status: &v1::GetStatusReply, now_unix_ms: u64) -> Strin
     }
 }
 
-fn mismatch(status: &v1::GetStatusReply) -> Option<String> {
+pub(crate) fn mismatch(status: &v1::GetStatusReply) -> Option<String> {
     (status.protocol != PROTOCOL).then(|| {
         format!(
             "the daemon speaks protocol {}, fusionctl {VERSION} speaks {PROTOCOL}: only status and stop work; 'fusionctl stop', then start the daemon of this version",
@@ -97,8 +97,21 @@ fn mismatch(status: &v1::GetStatusReply) -> Option<String> {
 
 /// "ok", "failed: why".
 pub(crate) fn part(part: &v1::PartStatus, output: Output) -> String {
-    let word = shared::word(part.health().as_str_name(), "HEALTH_");
+    let word = health(part);
     let word = if part.health() == v1::Health::Ok { word } else { output.yellow(&word) };
+    with_detail(word, part)
+}
+
+/// The same without colours.
+pub(crate) fn part_words(part: &v1::PartStatus) -> String {
+    with_detail(health(part), part)
+}
+
+fn health(part: &v1::PartStatus) -> String {
+    shared::word(part.health().as_str_name(), "HEALTH_")
+}
+
+fn with_detail(word: String, part: &v1::PartStatus) -> String {
     if part.detail.is_empty() { word } else { format!("{word}: {}", part.detail) }
 }
 

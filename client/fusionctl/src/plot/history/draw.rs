@@ -165,10 +165,10 @@ fn legend(area: &Root<'_>, picture: &Picture) -> Drawn {
     for (group, text) in picture.groups.iter().enumerate() {
         let (x, y) = place(text);
         area.draw(&Circle::new((x + 8, y), 4, group_colour(group).filled()))?;
-        area.draw_text(text, &font(13.0, INK), (x + 20, y - 7))?;
+        area.draw_text(text, &font(13.0, INK), (x + 20, y - 6))?;
     }
     let text = "dashed at 1: stock; bars: 95 % interval";
     let (x, y) = place(text);
-    area.draw_text(text, &font(13.0, FAINT), (x, y - 7))?;
+    area.draw_text(text, &font(13.0, FAINT), (x, y - 6))?;
     Ok(())
 }

@@ -12,8 +12,8 @@ pub(super) const MOST_GROUPS: usize = 5;
 const OTHERS: &str = "other conditions";
 
 const DAY_MS: f64 = 86_400_000.0;
-/// A picture of one moment is a day wide.
-const SHORTEST_DAYS: f64 = 1.0;
+/// A picture of one moment is an hour wide.
+const SHORTEST_DAYS: f64 = 1.0 / 24.0;
 /// How far axes go beyond the outermost point, as a share of their length.
 const BEYOND: f64 = 0.04;
 
@@ -189,9 +189,10 @@ mod tests {
     }
 
     #[test]
-    fn one_moment_has_a_day_around_it() {
+    fn one_moment_has_an_hour_around_it() {
         let picture = picture(&[estimate(0, v1::Thermal::Nominal, "1")]);
-        assert_eq!(picture.days, (0.0, 1.0));
+        let minutes = [picture.days.0, picture.days.1].map(|days| (days * 1440.0).round());
+        assert_eq!(minutes, [690.0, 750.0]);
         assert!(Picture::new(&v1::Shape::default(), &[], None).is_err());
     }
 
