@@ -1,6 +1,6 @@
 # Each target does all the set-up it needs. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup run test bench clean cargo
+.PHONY: help setup run test simulate bench clean cargo
 
 CARGO ?= cargo
 
@@ -24,6 +24,12 @@ test: setup ## Format, lints (Linux and macOS code), all tests, documentation
 	$(CARGO) xtask darwin-check
 	FUSION_REQUIRE_PYTHON=1 $(CARGO) test --locked --workspace
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+
+SEEDS ?= 10
+DAYS ?= 30
+
+simulate: cargo ## Live through SEEDS x DAYS scripted days, in virtual time
+	@$(CARGO) test --locked -q -p fusiond --test simulation -- --seeds $(SEEDS) --days $(DAYS)
 
 bench: setup ## Measure the figures that matter, into target/bench/summary.json
 	@$(CARGO) xtask bench

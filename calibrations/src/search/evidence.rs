@@ -26,36 +26,29 @@ const NEIGHBOURING_ROWS: f64 = 0.05;
 /// A first call after a change of arm is no faster than this share of a later one (`convergence`, M1 and M4 Pro when hot).
 const FASTEST_FIRST: f64 = 0.9;
 
-/// Indices of the calls at `rows` that are evidence: kept, and no accident. A single kept call is held against the first call after
-/// the change of arm, which is otherwise not trusted, and against splits of about as many rows; several are held against each other, and
-/// against what the first call allows.
+/// Calls at one row count that splits of about as many rows are held against: more of them than this are no accidents.
+const DOUBTED_CALLS: usize = 2;
+
+/// Indices of the calls at `rows` that are evidence: kept, and no accident. They are held against each other, against what the first call after
+/// the change of arm allows, and, if there are but a few, against splits of about as many rows. A single one is held against a first call as it
+/// is, which is otherwise not trusted.
 pub(super) fn usable(samples: &[Sample], rows: u32) -> Vec<usize> {
-    let kept = || {
-        samples
-            .iter()
-            .enumerate()
-            .filter(move |(_, sample)| sample.secondary_rows == rows && sample.dropped.is_none())
+    let kept: Vec<usize> = (0..samples.len())
+        .filter(|&index| samples[index].secondary_rows == rows && samples[index].is_kept())
+        .collect();
+    let few = kept.len() <= DOUBTED_CALLS;
+    let near = NEIGHBOURING_ROWS * f64::from(rows);
+    let vouches = |sample: &Sample| -> Option<f64> {
+        let apart = f64::from(sample.secondary_rows.abs_diff(rows));
+        match sample.dropped {
+            None if apart == 0.0 || (few && apart <= near) => Some(sample.total_ms),
+            Some(DropReason::FirstAfterChange) if kept.len() == 1 && apart <= near => Some(sample.total_ms),
+            Some(DropReason::FirstAfterChange) if apart == 0.0 => Some(sample.total_ms / FASTEST_FIRST),
+            _ => None,
+        }
     };
-    let fastest = |samples: &mut dyn Iterator<Item = &Sample>| {
-        samples.map(|sample| sample.total_ms).fold(f64::INFINITY, f64::min)
-    };
-    let mut reference = fastest(&mut kept().map(|(_, sample)| sample));
-    if kept().count() == 1 {
-        let vouches = |sample: &&Sample| {
-            matches!(sample.dropped, None | Some(DropReason::FirstAfterChange))
-                && f64::from(sample.secondary_rows.abs_diff(rows)) <= NEIGHBOURING_ROWS * f64::from(rows)
-        };
-        reference = reference.min(fastest(&mut samples.iter().filter(vouches)));
-    } else {
-        let first = |sample: &&Sample| {
-            sample.secondary_rows == rows && sample.dropped == Some(DropReason::FirstAfterChange)
-        };
-        reference = reference.min(fastest(&mut samples.iter().filter(first)) / FASTEST_FIRST);
-    }
-    kept()
-        .filter(|(_, sample)| sample.total_ms <= reference * ACCIDENT_FACTOR)
-        .map(|(index, _)| index)
-        .collect()
+    let reference = samples.iter().filter_map(vouches).fold(f64::INFINITY, f64::min);
+    kept.into_iter().filter(|&index| samples[index].total_ms <= reference * ACCIDENT_FACTOR).collect()
 }
 
 /// Usable stock calls paired with usable split calls at `rows`, each used once, nearest in time first: (stock, split) in ms.
@@ -263,14 +256,17 @@ mod tests {
     }
 
     #[test]
-    fn a_single_call_is_held_against_its_neighbours() {
+    fn a_few_calls_are_held_against_their_neighbours() {
         let near =
             |rows: u32, slower: f64| Sample { secondary_rows: rows, ..split(slower, Unit::Primary, None) };
         assert_eq!(usable(&[near(302, 1.0), near(299, 1.5)], 299), Vec::<usize>::new());
         assert_eq!(usable(&[near(302, 1.0), near(299, 1.1)], 299), [1]);
         assert_eq!(usable(&[near(302, 1.0), near(250, 1.5)], 250), [1]);
-        // Seen twice it is no accident, unless the first call was faster than a first call can be.
-        assert_eq!(usable(&[near(302, 1.0), near(299, 1.5), near(299, 1.5)], 299), [1, 2]);
+        // Seen three times it is no accident, unless the first call was faster than a first call can be.
+        let mut calls = vec![near(302, 1.0), near(299, 1.5), near(299, 1.5)];
+        assert_eq!(usable(&calls, 299), Vec::<usize>::new());
+        calls.push(near(299, 1.5));
+        assert_eq!(usable(&calls, 299), [1, 2, 3]);
         let first = Sample { dropped: Some(DropReason::FirstAfterChange), ..near(299, 1.0) };
         assert_eq!(usable(&[first, near(299, 1.5), near(299, 1.5)], 299), Vec::<usize>::new());
         assert_eq!(usable(&[first, near(299, 1.1), near(299, 1.5)], 299), [1]);

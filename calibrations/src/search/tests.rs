@@ -319,3 +319,17 @@ mod properties {
         assert!(search.machine_ms() <= 55.0 && search.calls() <= 5);
     }
 }
+
+#[test]
+fn what_is_known_does_not_hold_where_another_balance_is_better() {
+    let shape = shape(1024, 2048);
+    for seed in 0..50 {
+        let mut noise = Noise(seed);
+        // Found when a secondary row cost three primary ones; now it costs one and a half, but 256 rows gain what they gained.
+        let known = Known { secondary_rows: 256, lines: None, stock_ms: 10.24, split_ms: 7.7 };
+        let mut search =
+            Search::new(shape, Options { start: Start::Warm(known), seed, ..Options::default() });
+        let outcome = drive(&mut search, |ask| two_units(shape, 1.5, &mut noise, ask));
+        assert!(outcome.secondary_rows.abs_diff(410) < 20, "seed {seed}: {}", outcome.secondary_rows);
+    }
+}

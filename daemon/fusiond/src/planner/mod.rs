@@ -23,13 +23,13 @@
 //!    clock that was set: the same test that voids a sample), [`Planner::engine_changed`], [`Planner::observed`] (a client's calls moved a layer's live lines).
 //! 3. Whenever anything of [`Inputs`] may have changed (clients, conditions, commits, configuration), and when `until` comes, it asks
 //!    [`Planner::decide`]. A timer is only needed for `until`: without demand nothing wakes up, except in 30 days, when something grows old.
-//! 4. For [`Decision::Run`] it writes [`Planner::state_during`] to the disk, calls [`Planner::started`], and submits the shape with the job's allowance as the search's
+//! 4. For [`Decision::Run`] it writes [`Planner::state_during`] to the disk (if that fails it doesn't start, and reports a failure of [`Subject::Worker`]), calls [`Planner::started`], and submits the shape with the job's allowance as the search's
 //!    machine time. From then on it asks with [`WorkerState::Measuring`], until the job is over.
 //! 5. However the job ends, it tells [`Planner::spent`], then [`Planner::measured`] or [`Planner::failed`], writes
 //!    [`Planner::state`], and asks again. A job that was ended for a client, by sleep or by a change of conditions is [`Cause::Interrupted`]; one that no
 //!    worker could take is a failure of [`Subject::Worker`].
 //!
-//! Every commit goes to [`Planner::measured`], also of a job that a person asked for; only planned jobs are charged. The wants are made by the
+//! A result that its own lines contradict is served, and repeated after a while ([`Cause::Doubtful`]). Every commit goes to [`Planner::measured`], also of a job that a person asked for; only planned jobs are charged. The wants are made by the
 //! driver: shapes as [`measurable`] makes them, with what [`Known::of`] reads off the answer that is served.
 //!
 //! # What is promised

@@ -85,7 +85,8 @@ impl Default for Policy {
             quiet: Duration::from_secs(10),
             look_again: Duration::from_secs(60),
             oldest: Duration::from_secs(30 * 24 * 3600),
-            drift_patience: Duration::from_secs(3600),
+            // Live lines serve meanwhile, and most drift is a hot afternoon.
+            drift_patience: Duration::from_secs(6 * 3600),
             // Two calibrations of one shape differ by 2-3 % of a unit's time: less than this would be chasing noise. Live lines win it back anyway.
             drift_loss: 0.04,
             fair_turn: 8,

@@ -361,7 +361,7 @@ mod tests {
     fn drift_is_measured_after_a_while_and_once() {
         let (policy, cool) = (Policy::default(), Conditions::default());
         let mut evidence = Evidence::default();
-        let seen_at = start().after(HOUR / 2);
+        let (patience, seen_at) = (policy.drift_patience, start().after(HOUR / 2));
         for _ in 0..3 {
             evidence.observed(seen_at, shape(1).layer(), cool, 0.04, &policy);
         }
@@ -369,11 +369,11 @@ mod tests {
             let seen = evidence.of(shape(1).layer(), cool);
             judge(shape(1024), &Known::Calibrated(believed), cool, seen, now, &policy)
         };
-        assert_eq!(judged(believed(), seen_at), Freshness::Until(start().after(HOUR)));
+        assert_eq!(judged(believed(), seen_at), Freshness::Until(start().after(patience)));
         let stale = Freshness::Stale(Staleness::Drift { loss: 0.04 });
-        assert_eq!(judged(believed(), start().after(HOUR)), stale);
+        assert_eq!(judged(believed(), start().after(patience)), stale);
         // What was measured since has seen it too.
-        let after = Believed { measured_at: start().after(HOUR), ..believed() };
-        assert!(matches!(judged(after, start().after(3 * HOUR)), Freshness::Until(_)));
+        let after = Believed { measured_at: start().after(patience), ..believed() };
+        assert!(matches!(judged(after, start().after(3 * patience)), Freshness::Until(_)));
     }
 }

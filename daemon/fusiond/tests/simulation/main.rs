@@ -13,7 +13,8 @@
 //! * the duty budget is never exceeded, by a count of its own;
 //! * nothing is measured while a client is busy; what was submitted before is over within a submission;
 //! * nothing that was acknowledged is lost;
-//! * the served rows lose less than 2 % against the best, in truth, after at most 5 busy calls under new conditions, and at most 1.5 % in the mean of a day;
+//! * where a region is split and the daemon runs, the served rows lose less than 2 % against the best, in truth, after at most 5 such calls under new conditions
+//!   (8 after one change in 200: the model's accidents), and at most 1.5 % in the mean of a day;
 //! * a machine that is left alone knows all that is wanted within `dwell + (work - credit) / duty + work`;
 //! * in the end everything wanted was measured; under conditions that come and go nothing is, and no shape again and again.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -39,7 +40,14 @@ use libtest_mimic::{Arguments, Trial};
 const PLAIN_SEEDS: u64 = 5;
 const PLAIN_DAYS: u32 = 3;
 /// Seeds that failed once, and the days they took.
-const KEPT: &[(u64, u32)] = &[];
+const KEPT: &[(u64, u32)] = &[
+    // Accidents decided comparisons of a warm search: false losses, and lines half as slow again.
+    (8, 26),
+    (14, 9),
+    (61, 1),
+    // A faster secondary unit left a known ratio's speed-up as it was, so the ratio stayed.
+    (16, 5),
+];
 
 fn main() -> ExitCode {
     let number = |flag: &str| -> Option<u64> {

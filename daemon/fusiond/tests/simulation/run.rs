@@ -80,13 +80,13 @@ pub fn run(days: u32, seed: u64) -> Report {
     Report { chip, figures: simulation.figures, violations: simulation.checks.violations }
 }
 
-/// The default policy; for every third seed one that is so strict that credit is always short.
+/// The default policy; for every third seed one that is so strict that credit is short.
 fn policy(seed: u64) -> Policy {
     if !seed.is_multiple_of(3) {
         return Policy::default();
     }
     let share = |share| Share::new(share).unwrap();
-    Policy { duty_on_ac: share(0.0002), duty_on_battery: share(0.0001), ..Policy::default() }
+    Policy { duty_on_ac: share(0.0002), duty_on_battery: share(0.0002), ..Policy::default() }
 }
 
 impl Simulation {
@@ -289,7 +289,7 @@ impl Simulation {
     }
 
     fn end(&mut self) {
-        self.checks.end_day(&mut self.figures);
+        self.checks.end(&mut self.figures);
         for lost in self.disk.lost() {
             self.checks.violated(lost);
         }
