@@ -4,8 +4,6 @@
 //! learns what stock takes. Then the daemon calibrates the layers. The second process is measured: it attaches, its gate decides by the lines and by what
 //! was kept of the first life, and may explore only with the daemon's lease. Fixed arms take their turns in the same process.
 
-use std::time::Instant;
-
 use anyhow::{Context, Result};
 use fusion_calibrations::models;
 use fusion_calibrations::shape::{Layer, Layout, Shape, WeightFormat};
@@ -41,7 +39,7 @@ const OF_THE_BEST: f64 = 0.99;
 /// What it must reach of stock's speed, where both units together can.
 const OF_STOCK: f64 = 1.25;
 /// Attempts to calibrate a shape: other programs may disturb all calls of one.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 2;
 
 struct Pair {
     name: &'static str,
@@ -66,24 +64,11 @@ fn on(pair: &Pair) -> Result<Vec<Figure>> {
         let life = ["--turns", "gate", "--rounds", "1", "--pairs", FIRST_LIFE];
         run(pair, &daemon, model, rows, &life)?;
     }
-    let start = Instant::now();
     let mut shapes = Vec::new();
     for ((model, _), rows) in cells() {
-        shapes.extend(
-            layers_of(model)?
-                .into_iter()
-                .map(|layer| layer.with_rows(rows))
-                .collect::<Result<Vec<_>, _>>()?,
-        );
+        shapes.extend(shapes_of(model, rows)?);
     }
-    let (known, failed) = runtime.block_on(daemon.calibrate_patiently(&shapes, ATTEMPTS))?;
-    eprintln!(
-        "  {} shapes calibrated on the {} pair in {:.0} s, {} failed",
-        known.len(),
-        pair.name,
-        start.elapsed().as_secs_f64(),
-        failed.len()
-    );
+    runtime.block_on(daemon.calibrate_patiently(&shapes, ATTEMPTS))?;
     let mut figures = Vec::new();
     for (model, rows) in cells() {
         let life = ["--rounds", ROUNDS, "--pairs", PAIRS_A_ROUND, "--calls", "2", "--seconds", SECONDS];
@@ -113,7 +98,7 @@ fn run(
     life: &[&str],
 ) -> Result<Document> {
     let rows = rows.to_string();
-    let mut arguments = vec![model, "--blocks", blocks, "--rows", &rows];
+    let mut arguments = vec![model, "--blocks", blocks, "--rows", &rows, "--whole-ffn"];
     arguments.extend(pair.example);
     arguments.extend(life);
     example::run(Some(daemon), &arguments)

@@ -88,7 +88,9 @@ impl Daemon {
         shapes: &[Shape],
         attempts: usize,
     ) -> Result<(Vec<v1::ShapeFinished>, Vec<v1::ShapeFailed>)> {
-        let (mut finished, mut failed) = (Vec::new(), Vec::new());
+        let start = Instant::now();
+        let (mut finished, mut failed): (Vec<v1::ShapeFinished>, Vec<v1::ShapeFailed>) =
+            (Vec::new(), Vec::new());
         let mut left = shapes.to_vec();
         for _ in 0..attempts {
             if left.is_empty() {
@@ -105,6 +107,8 @@ impl Daemon {
                 })
                 .collect::<Result<_>>()?;
         }
+        let (known, lost) = (finished.len(), failed.len());
+        eprintln!("  {known} shapes calibrated in {:.0} s, {lost} failed", start.elapsed().as_secs_f64());
         Ok((finished, failed))
     }
 

@@ -1,5 +1,7 @@
 //! What a split keeps of the two units' speed.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result};
 use fusion_calibrations::sample::Unit;
 use fusion_calibrations::shape::Shape;
@@ -14,9 +16,10 @@ use crate::worker::Worker;
 /// What is measured.
 const MODEL: &str = "llama-3.2-1b";
 const ROWS: u32 = 512;
-/// Pairs of split calls that count, at most, and rounds.
-const PAIRS: usize = 30;
-const ROUNDS: usize = 90;
+/// Pairs of split calls that count, at most.
+const PAIRS: usize = 24;
+/// Time for a layer: on a machine that others use, most rounds are disturbed.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Every layer of the model, split as the daemon says.
 ///
@@ -29,7 +32,7 @@ pub(crate) fn measure() -> Result<Vec<Figure>> {
     let shapes = shapes_of(MODEL, ROWS)?;
     let known = runtime.block_on(async {
         let daemon = Daemon::start(&["--pair", "development"]).await?;
-        Ok::<_, anyhow::Error>(daemon.calibrate_patiently(&shapes, 3).await?.0)
+        Ok::<_, anyhow::Error>(daemon.calibrate_patiently(&shapes, 2).await?.0)
     })?;
     let mut figures = Vec::new();
     for shape in shapes {
@@ -64,13 +67,11 @@ struct Round {
 fn one(shape: Shape, secondary_rows: u32) -> Result<Vec<Figure>> {
     let mut worker = Worker::start(&["--pair", "development"], shape)?;
     let (mut rounds, mut disturbed) = (Vec::new(), 0);
-    for number in 0..ROUNDS {
-        match round(&mut worker, shape, secondary_rows, number % 2 == 1)? {
+    let start = Instant::now();
+    while rounds.len() < PAIRS && start.elapsed() < PATIENCE {
+        match round(&mut worker, shape, secondary_rows, (rounds.len() + disturbed) % 2 == 1)? {
             Some(round) => rounds.push(round),
             None => disturbed += 1,
-        }
-        if rounds.len() >= PAIRS {
-            break;
         }
     }
     let own = worker.compare_with_itself()?;
