@@ -16,6 +16,7 @@ use fusion_client::{AttachedClient, v1};
 use jiff::tz::TimeZone;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::Cell;
 use ratatui::style::{Color, Modifier};
 
 use super::{Screen, Seen, draw};
@@ -99,8 +100,7 @@ fn text(screen: &Screen, size: (u16, u16)) -> String {
     let terminal = drawn(screen, size, false);
     let buffer = terminal.backend().buffer();
     let rows = buffer.content.chunks(usize::from(size.0));
-    rows.map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned() + "\n")
-        .collect()
+    rows.map(|row| row.iter().map(Cell::symbol).collect::<String>().trim_end().to_owned() + "\n").collect()
 }
 
 fn check(name: &str, screen: &Screen, size: (u16, u16)) {

@@ -1,7 +1,7 @@
 //! `fusionctl` as a process beside the daemon and attached clients: what a person sees, and what a decision does.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::gate::Arm;
@@ -166,4 +166,63 @@ pub async fn what_splitting_gained_is_told_with_its_basis() {
         clients.contains("\"saved_ms\": -2000.0") && clients.contains("\"explores\": false"),
         "{clients}"
     );
+}
+
+/// Waits until `fusionctl status` says so.
+async fn status_says(daemon: &Daemon, text: &str) -> String {
+    eventually(text, async || Some(says(daemon, &["status"]).await).filter(|status| status.contains(text)))
+        .await
+}
+
+pub async fn a_person_sees_why_nothing_is_measured_and_decides() {
+    const QUIET: &str = "thermal = 'nominal'\npower = 'ac'\ncpu_pressure = 0.0\n";
+    const SHAPE: &str = "2048x4096x4096";
+    let place = Place::new();
+    let sensors = place.directory.path().join("sensors.toml");
+    let sense = |text: &str| std::fs::write(&sensors, text).unwrap();
+    let configure = |file: &str, text: &str| {
+        let file = place.state().join("config").join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    };
+    configure("config.toml", "[measure]\nsettle_seconds = 0\nquiet_seconds = 0\n");
+    configure("shapes/mine.toml", &format!("shapes = ['{SHAPE}']\nformat = 'f16'\n"));
+    sense("thermal = 'heavy'\npower = 'ac'\n");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fusiond"));
+    command.arg("--socket").arg(place.socket().as_path()).arg("--state-dir").arg(place.state());
+    command.arg("--measuring-lock").arg(place.directory.path().join("measuring.lock"));
+    command.args(["--machine", "model:m4-pro", "--sensors", &format!("scripted:{}", sensors.display())]);
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let daemon = place.start_with(command).await;
+
+    let hot = status_says(&daemon, "measuring   not now: the machine is hot (thermal pressure heavy)").await;
+    for text in [
+        "conditions  heavy, AC; for ",
+        "next        2048x4096x4096 f16 nk, ",
+        "stale       1 of 1 wanted shape: only the chip's prior is known",
+        "config      ",
+        ", 1 shape wanted",
+    ] {
+        assert!(hot.contains(text), "{text}: {hot}");
+    }
+    let metrics = says(&daemon, &["metrics"]).await;
+    assert!(metrics.contains("\nfusiond_conditions{kind=\"thermal\",state=\"heavy\"} 1\n"), "{metrics}");
+
+    // The very next look sees the change; then the planner does.
+    says(&daemon, &["pause"]).await;
+    sense(QUIET);
+    let cool = says(&daemon, &["status"]).await;
+    assert!(cool.contains("conditions  nominal, AC; for 0 s"), "{cool}");
+    assert!(cool.contains("measuring   paused until 'fusionctl resume'"), "{cool}");
+    says(&daemon, &["resume"]).await;
+    status_says(&daemon, "stale       none of 1 wanted shape\n").await;
+    let history = says(&daemon, &["history", SHAPE, "--format", "f16"]).await;
+    assert!(history.ends_with("\n 1 calibration\n") && history.contains("modelled"), "{history}");
+
+    configure("shapes/more.toml", "shapes = ['0x1x1']\n");
+    let (code, refused) = fusionctl(&daemon, &["config", "reload"]).await;
+    assert!(code == 78 && refused.contains("more.toml"), "{code}: {refused}");
+    assert!(says(&daemon, &["status"]).await.contains(", 1 shape wanted; degraded: "));
+    configure("shapes/more.toml", &format!("shapes = ['{SHAPE}']\nformat = 'bf16'\n"));
+    assert!(says(&daemon, &["config", "reload"]).await.contains(", 2 shapes wanted"));
 }

@@ -119,7 +119,8 @@ fn main() {
         commands:
             a_person_sees_and_steers_what_attached_processes_do
             each_client_is_told_to_be_served_from_the_nearest_source
-            what_splitting_gained_is_told_with_its_basis;
+            what_splitting_gained_is_told_with_its_basis
+            a_person_sees_why_nothing_is_measured_and_decides;
         sensors:
             a_script_counts_at_the_next_look
             a_bad_script_changes_nothing_and_is_logged
