@@ -190,7 +190,7 @@ impl Client {
         secondary_rows: u32,
     ) -> Option<Observation> {
         let shape = layer.with_rows(rows).unwrap();
-        let first_waited = if self.turn % 2 == 0 { Unit::Primary } else { Unit::Secondary };
+        let first_waited = if self.turn.is_multiple_of(2) { Unit::Primary } else { Unit::Secondary };
         let ask = match secondary_rows {
             0 => Ask::Stock,
             secondary_rows => Ask::Split { secondary_rows, first_waited },

@@ -297,7 +297,7 @@ impl Checks {
         match learned_ms {
             Some(ms) if ms <= bound_ms => {}
             Some(ms) => {
-                self.violated(format!("left alone, all was known after {ms:.0} ms of {bound_ms:.0} ms"))
+                self.violated(format!("left alone, all was known after {ms:.0} ms of {bound_ms:.0} ms"));
             }
             None => self.violated("left alone for 7 hours, not all is known".to_owned()),
         }

@@ -197,14 +197,13 @@ impl Simulation {
             if news {
                 self.inform_all();
             }
-            if news || due || std::mem::take(&mut self.changed) {
-                if let Some(job) = self.ask() {
-                    if self.run_job(&job).is_err() {
-                        self.crash();
-                    }
-                    self.changed = true;
-                    return;
+            let asks = news || due || std::mem::take(&mut self.changed);
+            if let Some(job) = asks.then(|| self.ask()).flatten() {
+                if self.run_job(&job).is_err() {
+                    self.crash();
                 }
+                self.changed = true;
+                return;
             }
             let waits =
                 self.ask_at.map_or(f64::INFINITY, |at| at.since(self.world.wall()).as_secs_f64() * SECOND);
