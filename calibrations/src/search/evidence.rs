@@ -106,7 +106,7 @@ fn centre(values: &[f64]) -> Option<f64> {
 
 /// A call that gave a unit more than this many times as many rows as the latest call did, or as few, tells little about it: kernels are slower per
 /// row on few rows, and what a part costs beyond its rows weighs more (seen live: a tenth of 1024 rows takes 15 % longer per row than half).
-const NEAR_ROWS: f64 = 1.25;
+const NEAR_ROWS: f64 = 2.0;
 
 /// Both units' time per row; each `None` until it was seen. From the split calls that `usable` accepts and whose parts are near in size to those of the
 /// latest one, as far as those tell.

@@ -71,30 +71,6 @@ fn finish_times_find_the_balance_in_four_split_calls_and_twelve_in_all() {
     }
 }
 
-/// Each unit's part costs something that doesn't grow with its rows: packing the weights.
-#[test]
-fn a_cost_of_each_part_does_not_shift_the_balance() {
-    for seed in 0..50 {
-        for start in [0.3, 0.5] {
-            let shape = shape(512, 8192);
-            let first_ratio = Some(Ratio::new(start).unwrap());
-            let mut search = Search::new(shape, Options { seed, first_ratio, ..Options::default() });
-            let mut noise = Noise(seed);
-            let outcome = drive(&mut search, |ask| {
-                let mut sample = two_units(shape, 1.0, &mut noise, ask);
-                let packing = 0.15 * 512.0 * 0.01;
-                sample.total_ms += packing;
-                if let Some(times) = &mut sample.finish_times {
-                    times.primary_ms += packing;
-                    times.secondary_ms += packing;
-                }
-                sample
-            });
-            assert!((outcome.ratio.get() - 0.5).abs() <= 0.02, "from {start}: {outcome:?}");
-        }
-    }
-}
-
 #[test]
 fn an_earlier_choice_off_the_balance_is_corrected() {
     for seed in 0..20 {
