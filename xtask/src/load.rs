@@ -15,9 +15,8 @@ use crate::run::build_programs;
 /// How long a change may take to show: looks are caused by questions, pressure is an average of 10 s, and a refusal holds for a minute.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What the daemon is to know: a few shapes, so that there is always a next one for a while.
-const SHAPES: &str = "format = 'f32'\nshapes = ['256x512x512', '256x1024x512', '256x512x1024', '256x1024x1024', \
-                      '128x512x512', '128x1024x512', '128x512x1024', '128x1024x1024']\n";
+/// What the daemon is to know.
+const SHAPES: &str = "format = 'f32'\nshapes = ['512x1024x1024', '512x1024x2048', '512x2048x1024']\n";
 const CONFIG: &str = "[measure]\nsettle_seconds = 0\nquiet_seconds = 0\n";
 
 /// Plays it through and prints what the status says.
@@ -38,7 +37,7 @@ fn play(programs: &Path, place: &Path) -> Result<()> {
     std::fs::write(place.join("state/config/config.toml"), CONFIG)?;
     let load = Load::start();
     let daemon = Daemon::start(programs, place)?;
-    println!("{} threads spin; the daemon wants 8 shapes", load.threads.len());
+    println!("{} threads spin; the daemon wants 3 shapes", load.threads.len());
     daemon.pause("pause")?;
     std::fs::create_dir_all(place.join("state/config/shapes"))?;
     std::fs::write(place.join("state/config/shapes/demo.toml"), SHAPES)?;
@@ -49,8 +48,8 @@ fn play(programs: &Path, place: &Path) -> Result<()> {
     load.stop()?;
     println!("the threads are gone");
     let start = Instant::now();
-    daemon.wait_for("everything is measured", |status| {
-        status.pointer("/store/current_estimates").and_then(Value::as_u64).unwrap_or(0) >= 8
+    daemon.wait_for("measuring goes on", |status| {
+        status.pointer("/store/current_estimates").and_then(Value::as_u64).unwrap_or(0) > 0
     })?;
     println!("  after {:.1} s", start.elapsed().as_secs_f64());
     Ok(())

@@ -42,7 +42,10 @@ impl Search {
             (ratio_of_pairs(&pairs, DECISION_CONFIDENCE), ratio_of_pairs(&pairs, CONFIDENCE));
         let verdict = match deciding {
             None => Verdict::NoEvidence,
-            Some(interval) if pairs.len() >= self.minimum_pairs() && wins(interval, speed_up) => {
+            // The interval of few pairs is wide enough by itself; more than these are wanted only while there is a budget.
+            Some(interval)
+                if (out_of_budget || pairs.len() >= self.minimum_pairs()) && wins(interval, speed_up) =>
+            {
                 Verdict::Confirmed
             }
             Some(interval) if out_of_budget && interval.high > 1.0 => Verdict::Unresolved,

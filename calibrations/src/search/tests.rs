@@ -84,6 +84,22 @@ fn an_earlier_choice_off_the_balance_is_corrected() {
 }
 
 #[test]
+fn a_clear_gain_is_taken_though_the_budget_ends_early() {
+    let clear = |speed_up: f64| {
+        let budget = Budget { calls: 4, ..Budget::totals() };
+        let rows = [100, 200, 300, 400];
+        let mut search = Search::new(shape(1024, 2048), Options { budget, ..totals(&rows) });
+        drive(&mut search, |ask| {
+            told(ask.secondary_rows(), if ask == Ask::Stock { 10.0 * speed_up } else { 10.0 })
+        })
+    };
+    let outcome = clear(1.5);
+    assert_eq!((outcome.verdict, outcome.pairs), (Verdict::Confirmed, 1));
+    // One pair decides no gain below the noise that it may hold.
+    assert_eq!(clear(1.08).verdict, Verdict::Unresolved);
+}
+
+#[test]
 fn a_sure_gain_below_what_sessions_differ_by_is_not_taken() {
     let gain = |speed_up: f64| {
         let mut search = Search::new(shape(1024, 2048), totals(&[100, 200, 300, 400]));

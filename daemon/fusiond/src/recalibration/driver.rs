@@ -240,7 +240,12 @@ impl Driver {
             planner.started(job);
             let during = planner.state_during(now(), job);
             drop(planner);
-            self.keep(&during);
+            if let Err(error) = self.keep(&during) {
+                // A budget that a crash would give back isn't one.
+                let reason = format!("the planner's budget can't be kept: {error}");
+                recalibration.planner().failed(now(), Subject::Worker, Cause::Failed(reason));
+                return;
+            }
         }
         let begun = Instant::now();
         let end = self.job(job).await;
@@ -311,13 +316,13 @@ impl Driver {
 
     fn keep_budget(&self) {
         let state = self.parts.recalibration.planner().state(now());
-        self.keep(&state);
-    }
-
-    fn keep(&self, state: &planner::PlannerState) {
-        if let Err(error) = state_file::write(&self.parts.settings.state_directory, state) {
+        if let Err(error) = self.keep(&state) {
             tracing::warn!("the planner's budget can't be kept: {error}");
         }
+    }
+
+    fn keep(&self, state: &planner::PlannerState) -> std::io::Result<()> {
+        state_file::write(&self.parts.settings.state_directory, state)
     }
 }
 

@@ -59,6 +59,7 @@ fn main() {
             one_daemon_of_a_machine_measures
             a_worker_that_fails_is_left_alone_for_a_while
             the_budget_outlives_the_daemon
+            without_a_budget_that_is_kept_nothing_is_measured
             a_bad_configuration_keeps_the_old_one
             a_slow_canary_tells_heat_that_the_sensors_deny
             the_past_of_a_shape_is_told;

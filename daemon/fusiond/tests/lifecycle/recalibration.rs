@@ -153,6 +153,16 @@ pub async fn the_budget_outlives_the_daemon() {
     assert!((before - 10.0..before + 600.0).contains(&after), "{before} {after}");
 }
 
+pub async fn without_a_budget_that_is_kept_nothing_is_measured() {
+    let place = Place::new();
+    configure(&place, "shapes/mine.toml", MINE);
+    // Something that can't be written to lies where the file is made.
+    fs::create_dir_all(place.state().join("planner.json.new")).unwrap();
+    let daemon = start(&place, "steady", QUIET).await;
+    says(&daemon, "the planner's budget can't be kept").await;
+    assert_eq!(estimates(&daemon).await, 0);
+}
+
 pub async fn a_bad_configuration_keeps_the_old_one() {
     let place = Place::new();
     configure(&place, "shapes/mine.toml", MINE);
