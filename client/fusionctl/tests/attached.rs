@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use fusion_client::v1;
-use runner::{run, run_in};
+use runner::{mistakes, run, run_in};
 use support::{Fake, Script};
 use tonic::Code;
 
@@ -36,12 +36,7 @@ fn mistakes_are_2_with_a_remedy() {
         (&["gates", "forget"], "unrecognized subcommand"),
         (&["clients", "--layer"], "--layers"),
     ];
-    for (arguments, text) in cases {
-        let run = run(&fake.path(), arguments);
-        assert_eq!(run.code, 2, "{arguments:?}: {}", run.stderr);
-        assert!(run.stderr.contains(text), "{arguments:?}: {}", run.stderr);
-        assert_eq!(run.stdout, "", "{arguments:?}");
-    }
+    mistakes(&fake.path(), &cases);
     assert!(fake.seen.reset.lock().unwrap().is_none() && fake.seen.lock.lock().unwrap().is_none());
 }
 

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use runner::{Run, command, run, run_in};
+use runner::{Run, command, mistakes, run, run_in};
 use support::{Ending, Fake, Hung, Script, directory};
 use tonic::Code;
 
@@ -35,7 +35,6 @@ fn without_a_daemon_status_says_so_and_starts_none() {
 
 #[test]
 fn mistakes_on_the_command_line_are_2_with_a_remedy() {
-    let nowhere = Path::new("/nonexistent/s");
     let cases: [(&[&str], &str); 11] = [
         (&[], "Usage"),
         (&["frobnicate"], "unrecognized subcommand"),
@@ -49,12 +48,7 @@ fn mistakes_on_the_command_line_are_2_with_a_remedy() {
         (&["ratios", "get", "1x1x1", "--layout", "mk"], "use 'nk'"),
         (&["store", "rebuild"], "add --yes"),
     ];
-    for (arguments, text) in cases {
-        let run = run(nowhere, arguments);
-        assert_eq!(run.code, 2, "{arguments:?}: {}", run.stderr);
-        assert!(run.stderr.contains(text), "{arguments:?}: {}", run.stderr);
-        assert_eq!(run.stdout, "", "{arguments:?}");
-    }
+    mistakes(Path::new("/nonexistent/s"), &cases);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use fusion_client::v1;
-use runner::{Run, run};
+use runner::{Run, mistakes, run};
 use support::{Fake, Script, canned};
 use tonic::Code;
 
@@ -27,7 +27,6 @@ fn say(fake: &Fake, arguments: &[&str]) -> String {
 
 #[test]
 fn mistakes_are_2_with_a_remedy() {
-    let nowhere = Path::new("/nonexistent/s");
     let cases: [(&[&str], &str); 12] = [
         (&["pause", "--for", "30"], "write for example 30m, 2h or '1d 12h'"),
         (&["pause", "--for", "1mo"], "write days"),
@@ -42,12 +41,7 @@ fn mistakes_are_2_with_a_remedy() {
         (&["metrics", "--json"], "'fusionctl status --json'"),
         (&["watch", "--interval", "0"], "write 0.1 to 3600 seconds"),
     ];
-    for (arguments, text) in cases {
-        let run = run(nowhere, arguments);
-        assert_eq!(run.code, 2, "{arguments:?}: {}", run.stderr);
-        assert!(run.stderr.contains(text), "{arguments:?}: {}", run.stderr);
-        assert_eq!(run.stdout, "", "{arguments:?}");
-    }
+    mistakes(Path::new("/nonexistent/s"), &cases);
 }
 
 #[test]

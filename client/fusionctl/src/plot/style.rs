@@ -1,7 +1,8 @@
 //! What all pictures share: size, colours, letters, the heading.
 
 use plotters::coord::Shift;
-use plotters::prelude::{DrawingArea, IntoFont as _, RGBColor, SVGBackend};
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::{Cartesian2d, ChartContext, DrawingArea, IntoFont as _, RGBColor, SVGBackend};
 use plotters::style::{FontStyle, TextStyle};
 
 /// Width and height in pixels.
@@ -22,6 +23,8 @@ const WARNING: RGBColor = RGBColor(176, 64, 0);
 
 /// A part of the picture, in pixels.
 pub(super) type Root<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// Two axes of numbers.
+pub(super) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 /// Drawing fails in many ways, none of which a caller tells apart.
 pub(super) type Drawn<T = ()> = Result<T, Box<dyn std::error::Error>>;
 

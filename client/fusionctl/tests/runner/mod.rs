@@ -43,3 +43,13 @@ pub fn run(socket: &Path, arguments: &[&str]) -> Run {
 pub fn run_in(socket: &Path, columns: u16, arguments: &[&str]) -> Run {
     command(socket, arguments).env("COLUMNS", columns.to_string()).output().unwrap().into()
 }
+
+/// Each of these is a mistake on the command line: exit code 2, nothing on stdout, and words that help.
+pub fn mistakes(socket: &Path, cases: &[(&[&str], &str)]) {
+    for (arguments, text) in cases {
+        let run = run(socket, arguments);
+        assert_eq!(run.code, 2, "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.contains(text), "{arguments:?}: {}", run.stderr);
+        assert_eq!(run.stdout, "", "{arguments:?}");
+    }
+}

@@ -184,18 +184,12 @@ impl Turns {
 mod tests {
     use super::*;
     use crate::planner::Moment;
+    use crate::planner::examples::LINES;
     use fusion_calibrations::conditions::Conditions;
     use fusion_calibrations::estimate::Provenance;
     use fusion_calibrations::lines::Lines;
     use fusion_calibrations::shape::{Layout, WeightFormat};
     use proptest::prelude::*;
-
-    const LINES: Lines = Lines {
-        primary_ms_per_row: 0.01,
-        secondary_ms_per_row: 0.03,
-        overhead_ms: 0.2,
-        stock_ms_per_row: 0.01,
-    };
 
     fn shape(rows: u32) -> Shape {
         Shape::parse(&format!("{rows}x64x64"), WeightFormat::F16, Layout::default()).unwrap()

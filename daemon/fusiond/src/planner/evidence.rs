@@ -122,14 +122,8 @@ impl Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::planner::examples::LINES as STORED;
     use fusion_calibrations::shape::{Layout, WeightFormat};
-
-    const STORED: Lines = Lines {
-        primary_ms_per_row: 0.01,
-        secondary_ms_per_row: 0.03,
-        overhead_ms: 0.2,
-        stock_ms_per_row: 0.01,
-    };
 
     fn at(seconds: u64) -> Moment {
         Moment::from_unix_ms(1_000_000_000 + 1000 * seconds)

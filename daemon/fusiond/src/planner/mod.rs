@@ -53,6 +53,8 @@ pub mod decision;
 pub mod demand;
 pub mod dwell;
 pub mod evidence;
+#[cfg(test)]
+mod examples;
 pub mod inputs;
 pub mod moment;
 pub mod policy;

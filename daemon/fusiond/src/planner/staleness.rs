@@ -266,17 +266,11 @@ fn judge_calibrated(
 mod tests {
     use super::*;
     use crate::planner::evidence::Evidence;
+    use crate::planner::examples::LINES;
     use fusion_calibrations::conditions::{Power, Thermal};
     use fusion_calibrations::shape::{Layout, WeightFormat};
 
     const HOUR: Duration = Duration::from_secs(3600);
-    const LINES: Lines = Lines {
-        primary_ms_per_row: 0.01,
-        secondary_ms_per_row: 0.03,
-        overhead_ms: 0.2,
-        stock_ms_per_row: 0.01,
-    };
-
     fn shape(rows: u32) -> Shape {
         Shape::parse(&format!("{rows}x64x64"), WeightFormat::F16, Layout::default()).unwrap()
     }

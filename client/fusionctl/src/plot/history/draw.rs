@@ -3,17 +3,17 @@
 use std::ops::Range;
 
 use jiff::Timestamp;
-use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::{
-    Cartesian2d, ChartBuilder, ChartContext, Circle, Color as _, DashedLineSeries, ErrorBar,
-    IntoDrawingArea as _, LineSeries, RGBColor, SVGBackend, Text,
+    ChartBuilder, Circle, Color as _, DashedLineSeries, ErrorBar, IntoDrawingArea as _, LineSeries, RGBColor,
+    SVGBackend, Text,
 };
 use plotters::style::WHITE;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::picture::{MOST_GROUPS, Picture, Point};
 use crate::plot::style::{
-    CHOSEN, Drawn, FAINT, GRID, INK, MARGIN, PRIMARY, Root, SECONDARY, SIZE, STOCK, font, heading, width,
+    CHOSEN, Chart, Drawn, FAINT, GRID, INK, MARGIN, PRIMARY, Root, SECONDARY, SIZE, STOCK, font, heading,
+    width,
 };
 
 const HEAD: u32 = 118;
@@ -27,8 +27,6 @@ const SHORT_DAYS: f64 = 2.0;
 const MS_PER_DAY: f64 = 86_400_000.0;
 
 const GROUPS: [RGBColor; MOST_GROUPS] = [PRIMARY, SECONDARY, CHOSEN, STOCK, FAINT];
-
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// The picture as SVG text.
 pub(super) fn svg(picture: &Picture) -> Drawn<String> {

@@ -1,25 +1,23 @@
 //! Draws the picture as SVG.
 
 use fusion_calibrations::lines::Lines;
-use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::{
-    Cartesian2d, ChartBuilder, ChartContext, Circle, Color as _, DashedLineSeries, ErrorBar,
-    IntoDrawingArea as _, LineSeries, PathElement, SVGBackend, ShapeStyle, Text,
+    ChartBuilder, Circle, Color as _, DashedLineSeries, ErrorBar, IntoDrawingArea as _, LineSeries,
+    PathElement, SVGBackend, ShapeStyle, Text,
 };
 use plotters::style::WHITE;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::picture::{Picture, Point};
 use crate::plot::style::{
-    CHOSEN, Drawn, FAINT, GRID, INK, MARGIN, PRIMARY, Root, SECONDARY, SIZE, STOCK, entry, font, heading,
+    CHOSEN, Chart, Drawn, FAINT, GRID, INK, MARGIN, PRIMARY, Root, SECONDARY, SIZE, STOCK, entry, font,
+    heading,
 };
 
 const HEAD: u32 = 118;
 const FOOT: u32 = 40;
 /// How far text stands from the line that it belongs to, as a share of the width.
 const BESIDE: f64 = 0.006;
-
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// The picture as SVG text.
 pub(super) fn svg(picture: &Picture) -> Drawn<String> {

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::planner::examples::LINES;
 use crate::planner::inputs::Load;
 use crate::planner::policy::Share;
 use crate::planner::staleness::Known;
@@ -9,9 +10,6 @@ use fusion_calibrations::lines::Lines;
 use fusion_calibrations::shape::{Layout, WeightFormat};
 use proptest::prelude::*;
 
-/// 20 ms a call at 2000 rows.
-const LINES: Lines =
-    Lines { primary_ms_per_row: 0.01, secondary_ms_per_row: 0.03, overhead_ms: 0.2, stock_ms_per_row: 0.01 };
 const AC: Conditions = Conditions {
     thermal: Thermal::Nominal,
     memory: Memory::Normal,
