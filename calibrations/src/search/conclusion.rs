@@ -20,19 +20,23 @@ pub const SESSION_DEVIATION: f64 = 0.057;
 pub const ANOTHER_SESSION: f64 = 0.8;
 
 impl Search {
+    /// The rows that stand for splitting: those that are confirmed, unless others were faster by more than rows near the balance differ. Nothing
+    /// makes a product too fast, so the calls that confirm were accidents then.
     fn best_split(&self) -> Option<u32> {
-        if let Some(rows) = self.phase.rows() {
-            return Some(rows);
-        }
-        self.samples
+        let fastest = self
+            .samples
             .iter()
             .filter(|s| {
                 s.is_kept()
                     && s.secondary_rows > 0
                     && !self.rule.is_cliff(s.secondary_rows, self.shape.layer().inputs())
             })
-            .min_by(|a, b| a.total_ms.total_cmp(&b.total_ms))
-            .map(|sample| sample.secondary_rows)
+            .min_by(|a, b| a.total_ms.total_cmp(&b.total_ms))?;
+        let confirmed = self.phase.rows().filter(|rows| {
+            evidence::total_ms(&self.samples, *rows)
+                .is_none_or(|ms| ms <= fastest.total_ms * evidence::ACCIDENT_FACTOR)
+        });
+        confirmed.or(Some(fastest.secondary_rows))
     }
 
     pub(super) fn conclude(&self, out_of_budget: bool) -> Outcome {

@@ -6,7 +6,7 @@ use crate::stats::median;
 
 /// A call this many times slower than another of the same rows was disturbed: nothing makes a matrix product too fast, and calls of one
 /// session repeat within a few percent (FusionML's `prefill_cells`).
-const ACCIDENT_FACTOR: f64 = 1.2;
+pub(super) const ACCIDENT_FACTOR: f64 = 1.2;
 /// A time per row above this multiple of the median elsewhere is a cliff, if seen twice.
 const CLIFF_FACTOR: f64 = 1.5;
 

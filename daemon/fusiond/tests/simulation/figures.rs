@@ -277,8 +277,7 @@ impl Checks {
         if self.day_calls >= CALLS_OF_A_DAY {
             let mean = self.day_regret / f64::from(self.day_calls);
             figures.worst_day = figures.worst_day.max(mean);
-            // With hardly any credit, what was never measured is followed from far away again and again.
-            if mean > MEAN && self.policy == Policy::default() {
+            if mean > MEAN {
                 let (day, calls) = (self.day, self.day_calls);
                 self.violated(format!("mean regret {:.2} % over {calls} calls of day {day}", 100.0 * mean));
             }
