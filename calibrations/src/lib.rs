@@ -17,6 +17,7 @@
 //! | [`search`] | which measurement to ask for next, and what the answers mean |
 //! | [`estimate`], [`lookup`] | what is believed of a shape, and which belief answers a question |
 //! | [`record`] | the bytes a calibration is stored as |
+//! | [`sharing`] | calibrations of other machines: the file that carries them, and what is made of them |
 //! | [`recorded`] | published grids, served as a machine |
 //! | [`replay`], [`drift`] | the search and the live lines, run on recorded grids |
 //! | [`machine`] | the recorded chips as arithmetic, in virtual time |
@@ -44,4 +45,5 @@ pub mod rows;
 pub mod sample;
 pub mod search;
 pub mod shape;
+pub mod sharing;
 pub mod stats;

@@ -11,8 +11,10 @@ use fusion_client::{GateScope, RowRange, WorkloadName};
 use crate::exit;
 
 mod planner;
+mod sharing;
 
 pub(crate) use planner::{Config, History, Pause, Watch};
+pub(crate) use sharing::{Export, Import};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -144,6 +146,12 @@ Examples:
     /// Check, rebuild or export the store; through the daemon if it runs, else with `fusiond store`
     #[command(subcommand)]
     Store(Store),
+    /// Write a chip's calibrations to one file, for machines like this one
+    #[command(after_help = sharing::EXPORT_EXAMPLES)]
+    Export(Export),
+    /// Take calibrations over that another machine exported; what was measured here stays
+    #[command(after_help = sharing::IMPORT_EXAMPLES)]
+    Import(Import),
     /// Find out whether this machine's two units run at once, and what that takes; needs no daemon
     #[command(after_help = "\
 This starts 'fusion-worker --probe', the one beside fusionctl or in PATH, or the one that FUSION_WORKER names, and exits as it

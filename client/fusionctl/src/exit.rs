@@ -63,7 +63,9 @@ impl From<&ClientError> for Exit {
                 Self::NotRunning
             }
             ClientError::ForeignSocket { .. } => Self::WrongUser,
-            ClientError::InvalidArgument(_) | ClientError::TooLarge(_) => Self::BadData,
+            ClientError::InvalidArgument(_) | ClientError::TooLarge(_) | ClientError::NotFound(_) => {
+                Self::BadData
+            }
             ClientError::FailedPrecondition(_) | ClientError::Protocol { .. } => Self::Config,
             ClientError::ResourceExhausted(_)
             | ClientError::Busy(_)

@@ -8,6 +8,7 @@ mod commands;
 mod exit;
 mod failure;
 mod json;
+mod location;
 mod metrics;
 mod output;
 mod plot;

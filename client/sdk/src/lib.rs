@@ -27,6 +27,7 @@ mod error;
 mod estimates;
 mod gates;
 mod gone;
+mod sharing;
 
 pub use calibration::{Calibration, Event};
 pub use client::{Client, DaemonVersion};
@@ -40,6 +41,7 @@ pub use gates::{
     Forgotten, GateLock, GateRegion, GateScope, KnownGates, RowRange, WorkloadName, WorkloadNameError,
 };
 pub use gone::wait_until_gone;
+pub use sharing::{Import, ImportEvent};
 
 /// Version of this client.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

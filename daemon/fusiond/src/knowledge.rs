@@ -191,8 +191,11 @@ impl Knowledge {
         self.followed.lock().expect("no holder of this lock panics").clear();
     }
 
-    /// Forgets what clients reported of a layer: it was just measured.
-    pub fn measured(&self, record: &Record) {
+    /// Forgets what clients reported of a layer that was just measured. What was taken over from another machine is no news of this one.
+    pub fn committed(&self, record: &Record) {
+        if record.estimate.provenance != Provenance::Measured {
+            return;
+        }
         let layer = record.estimate.shape.layer();
         let mut followed = self.followed.lock().expect("no holder of this lock panics");
         followed.retain(|place, _| {

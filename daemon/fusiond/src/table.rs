@@ -3,7 +3,7 @@
 //! The table is read by every call and written by the job that commits; the store is not read again after the start. Cliffs that calibrations
 //! discovered are read off the records' samples when a record comes in: the records stay the only place where they are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, RwLock};
 
@@ -78,10 +78,15 @@ impl Table {
         table
     }
 
-    /// Adds a record, or replaces that of the same key.
+    /// Adds a record, or replaces that of the same key, unless that is trusted more: what was measured while another machine's records came in
+    /// stays.
     pub fn insert(&self, record: Record) {
         let (key, entry) = Entry::keyed(record);
-        self.write().insert(key, entry);
+        let mut entries = self.write();
+        let trust = |entry: &Entry| entry.record.estimate.provenance;
+        if entries.get(&key).is_none_or(|known| trust(known) <= trust(&entry)) {
+            entries.insert(key, entry);
+        }
     }
 
     /// Replaces everything.
@@ -95,6 +100,11 @@ impl Table {
         let (chip, engine) = (identity.chip.key(), identity.engine.key());
         let key = CalibrationKey { chip, engine, shape, conditions }.to_bytes();
         self.read().get(&key).map(|entry| Arc::clone(&entry.record))
+    }
+
+    /// Every chip that something is known of.
+    pub fn chips(&self) -> BTreeSet<Chip> {
+        self.read().values().map(|entry| entry.record.chip.clone()).collect()
     }
 
     /// Every record of a chip.

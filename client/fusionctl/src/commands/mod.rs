@@ -13,6 +13,7 @@ mod pause;
 mod probe;
 mod program;
 mod ratios;
+mod sharing;
 mod status;
 mod stop;
 mod store;
@@ -48,6 +49,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Ratios(command) => wait(ratios::run(&command, &path(socket)?, output)),
         Command::Gates(command) => wait(gates::run(&command, &path(socket)?, output)),
         Command::Clients(command) => wait(clients::run(&command, &path(socket)?, output)),
+        Command::Export(command) => wait(sharing::export(&command, &path(socket)?, output)),
+        Command::Import(command) => wait(sharing::import(&command, &path(socket)?, output)),
         Command::Store(command) => wait(store::run(&command, &path(socket)?, output)),
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod planner;
 pub(crate) mod ratios;
 mod readings;
 pub(crate) mod shared;
+pub(crate) mod sharing;
 pub(crate) mod status;
 pub(crate) mod store;
 
@@ -46,6 +47,8 @@ pub(crate) enum Schema {
     StoreVerify,
     StoreRebuild,
     StoreExport,
+    Export,
+    Import,
 }
 
 impl Schema {
@@ -74,6 +77,8 @@ impl Schema {
             Self::StoreVerify => "fusionctl.store.verify/1",
             Self::StoreRebuild => "fusionctl.store.rebuild/1",
             Self::StoreExport => "fusionctl.store.export/1",
+            Self::Export => "fusionctl.export/1",
+            Self::Import => "fusionctl.import/1",
         }
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod moments;
 pub(crate) mod planner;
 pub(crate) mod progress;
 pub(crate) mod ratios;
+pub(crate) mod sharing;
 pub(crate) mod status;
 pub(crate) mod store;
 pub(crate) mod table;

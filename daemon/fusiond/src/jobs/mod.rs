@@ -19,6 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use fusion_calibrations::record::Record;
 use fusion_calibrations::shape::Shape;
+use fusion_calibrations::sharing::Decision;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +28,7 @@ use crate::machine::{Machine, MachineChoice, MachineError, is_stand_in};
 use crate::measure::unix_ms;
 use crate::sensors::{SensorWatch, Sensors as _};
 use crate::settings::WorkerSettings;
-use crate::store::{self, StoreHandle};
+use crate::store::{self, StoreError, StoreHandle};
 use crate::table::{Identity, Table};
 
 use run::Run;
@@ -162,6 +163,27 @@ impl Jobs {
     /// Every record that is stored from now on.
     pub fn commits(&self) -> broadcast::Receiver<Arc<Record>> {
         self.commits.subscribe()
+    }
+
+    /// Takes a record of another machine over, unless what is known is better. Durable when it returns.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn take_over(&self, record: Record) -> Result<Decision, StoreError> {
+        let decision = self.workshop.store.take_over(record.clone()).await?;
+        if decision == Decision::Take {
+            self.serve(record);
+        }
+        Ok(decision)
+    }
+
+    /// Serves a record that was stored, and tells of it.
+    fn serve(&self, record: Record) -> Arc<Record> {
+        self.workshop.table.insert(record.clone());
+        let record = Arc::new(record);
+        // Nobody may be listening.
+        let _ = self.commits.send(Arc::clone(&record));
+        record
     }
 
     /// Starts a worker only to learn who it is.

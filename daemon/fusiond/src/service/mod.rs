@@ -7,6 +7,7 @@ mod control;
 mod explain;
 mod gates;
 mod ratios;
+mod sharing;
 mod store;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub use calibration::CalibrationService;
 pub use control::ControlService;
 pub use gates::GatesService;
 pub use ratios::RatiosService;
+pub use sharing::SharingService;
 pub use store::{StoreService, verified};
 
 /// How long a question waits for the first worker to say who it is, before it is answered with nothing known.
