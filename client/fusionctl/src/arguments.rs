@@ -159,6 +159,13 @@ does. It takes some 20 seconds and both units: close other programs first.")]
     Probe(Probe),
     /// Stop the daemon and wait until it is gone
     Stop,
+    /// Write the manual: a page for every command
+    #[command(after_help = "Example:\n  fusionctl man ~/.local/share/man/man1")]
+    Man {
+        /// The directory; made if it isn't there
+        #[arg(value_hint = ValueHint::DirPath)]
+        directory: PathBuf,
+    },
     /// Print a completion script
     #[command(after_help = "\
 Examples:

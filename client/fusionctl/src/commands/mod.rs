@@ -7,6 +7,7 @@ mod config;
 mod confirm;
 mod gates;
 mod history;
+mod man;
 mod metrics;
 mod models;
 mod pause;
@@ -35,6 +36,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let socket = arguments.global.socket;
     match arguments.command {
         Command::Models(command) => models::run(&command, output),
+        Command::Man { directory } => man::run(&directory, output),
         Command::Completions { shell } => completions::run(shell, output),
         Command::Probe(command) => Err(probe::exec(&command, output)),
         Command::Status => wait(status::run(&path(socket)?, output)),

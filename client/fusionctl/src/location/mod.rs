@@ -44,6 +44,7 @@ pub(crate) enum Existing {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LocationError {
     /// An address that none of the stores has.
+    #[cfg_attr(not(feature = "cloud"), expect(dead_code, reason = "no address is looked at"))]
     #[error(
         "'{address}' is no address that is known ({reason}): name a file, or one of s3://, gs://, az://, https://, http://"
     )]
