@@ -4,10 +4,11 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::{env, fs};
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "fusion/v1/attachment.proto",
     "fusion/v1/calibration.proto",
     "fusion/v1/control.proto",
+    "fusion/v1/doctor.proto",
     "fusion/v1/gates.proto",
     "fusion/v1/ratios.proto",
     "fusion/v1/sharing.proto",

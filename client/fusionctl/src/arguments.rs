@@ -10,9 +10,11 @@ use fusion_client::{GateScope, RowRange, WorkloadName};
 
 use crate::exit;
 
+mod doctor;
 mod planner;
 mod sharing;
 
+pub(crate) use doctor::Doctor;
 pub(crate) use planner::{Config, History, Pause, Watch};
 pub(crate) use sharing::{Export, Import};
 
@@ -78,6 +80,9 @@ pub(crate) enum Command {
     /// Show what the daemon is doing; never starts one
     #[command(after_help = "Without a daemon this says so and exits with 69.")]
     Status,
+    /// Look for what stands between this machine and right ratios: each check with what it means and the remedy
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(Doctor),
     /// Show the same full-screen, as it changes
     #[command(after_help = "\
 Examples:

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod commands;
+mod doctor;
 mod exit;
 mod failure;
 mod json;

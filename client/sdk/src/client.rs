@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::gate::Arm;
+use fusion_calibrations::self_test::Pair;
 use fusion_calibrations::shape::Shape;
 use fusion_calibrations::sharing::TakenAs;
 use fusion_calibrations::sharing::bundle::MAX_BUNDLE_BYTES;
@@ -12,6 +13,7 @@ use fusion_proto::endpoint::SocketPath;
 use fusion_proto::v1::attachment_client::AttachmentClient;
 use fusion_proto::v1::calibration_client::CalibrationClient;
 use fusion_proto::v1::control_client::ControlClient;
+use fusion_proto::v1::doctor_client::DoctorClient;
 use fusion_proto::v1::gates_client::GatesClient;
 use fusion_proto::v1::ratios_client::RatiosClient;
 use fusion_proto::v1::sharing_client::SharingClient;
@@ -28,7 +30,7 @@ use crate::connection::channel;
 use crate::error::from_status;
 use crate::{
     AttachedClient, Calibration, ClientError, Deadlines, Estimates, Forgotten, GateScope, Import, KnownGates,
-    ServedLayer, VERSION, WorkloadName, sharing,
+    SelfTest, ServedLayer, VERSION, WorkloadName, sharing,
 };
 
 /// What a daemon said of itself when it was connected to.
@@ -252,6 +254,32 @@ impl Client {
         self.within(self.deadlines.store, self.store().rebuild_store(v1::RebuildStoreRequest {})).await
     }
 
+    /// Has the daemon start a worker for a self-test.
+    ///
+    /// # Errors
+    /// [`ClientError::Busy`] while a client is busy or a job runs, [`ClientError::FailedPrecondition`] without a worker or where data stands in for
+    /// one, [`ClientError::Protocol`], and those of a connection.
+    pub async fn self_test(&self) -> Result<SelfTest, ClientError> {
+        self.same_protocol()?;
+        let (requests, stream) = tokio::sync::mpsc::channel(1);
+        let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
+        // The worker loads MLX before the first reply.
+        let replies = self.within(self.deadlines.worker, self.doctor().self_test(stream)).await?;
+        Ok(SelfTest::new(self.socket.clone(), requests, replies, self.deadlines.worker))
+    }
+
+    /// Tells the daemon what a self-test found; what it makes of it.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidArgument`] without a usable round, [`ClientError::Protocol`], and those of a connection.
+    pub async fn report_self_test(&self, pairs: &[Pair]) -> Result<v1::SelfTestStatus, ClientError> {
+        self.same_protocol()?;
+        let wire = |&Pair { terminal_ms, daemon_ms }: &Pair| v1::SelfTestPair { terminal_ms, daemon_ms };
+        let request = v1::ReportSelfTestRequest { pairs: pairs.iter().map(wire).collect() };
+        let reply = self.within(self.deadlines.call, self.doctor().report_self_test(request)).await?;
+        Ok(reply.status.unwrap_or_default())
+    }
+
     /// The current calibrations of a chip, by its key, or of this machine's, as the bytes of a bundle
     /// ([`fusion_calibrations::sharing::bundle`]).
     ///
@@ -375,6 +403,10 @@ impl Client {
         let mut attachment =
             AttachmentClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES);
         Ok(self.within(self.deadlines.call, attachment.list_clients(request)).await?.clients)
+    }
+
+    fn doctor(&self) -> DoctorClient<Channel> {
+        DoctorClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
     fn gates(&self) -> GatesClient<Channel> {

@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use fusion_calibrations::chip::Chip;
 use fusion_calibrations::chips;
 use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::engine::Engine;
+use fusion_calibrations::estimate::Origin;
 use fusion_calibrations::lookup::{self, Answer, Candidate, Query};
 use fusion_calibrations::record::Record;
 use fusion_calibrations::rows::{Cliff, RowRule};
@@ -34,6 +36,8 @@ pub struct Identity {
 #[derive(Debug, Default)]
 pub struct Table {
     entries: RwLock<BTreeMap<Vec<u8>, Entry>>,
+    /// Whether what was measured here is kept, but not served: see [`Self::withhold`].
+    withheld: AtomicBool,
 }
 
 /// A record, and the cliffs that its samples show: hardly ever any.
@@ -105,6 +109,25 @@ impl Table {
     /// Every chip that something is known of.
     pub fn chips(&self) -> BTreeSet<Chip> {
         self.read().values().map(|entry| entry.record.chip.clone()).collect()
+    }
+
+    /// Serves nothing that was measured on this machine, or all of it again. What is kept stays.
+    pub fn withhold(&self, withheld: bool) {
+        self.withheld.store(withheld, Ordering::Release);
+    }
+
+    /// Whether what was measured here isn't served.
+    pub fn is_withheld(&self) -> bool {
+        self.withheld.load(Ordering::Acquire)
+    }
+
+    /// The records of a chip that may answer a question.
+    pub fn served(&self, chip: &Chip) -> Vec<Arc<Record>> {
+        let mut records = self.of_chip(chip);
+        if self.is_withheld() {
+            records.retain(|record| record.estimate.provenance.origin() != Origin::Here);
+        }
+        records
     }
 
     /// Every record of a chip.

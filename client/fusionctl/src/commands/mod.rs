@@ -5,6 +5,7 @@ pub(crate) mod clients;
 mod completions;
 mod config;
 mod confirm;
+mod doctor;
 mod gates;
 mod history;
 mod man;
@@ -12,7 +13,7 @@ mod metrics;
 mod models;
 mod pause;
 mod probe;
-mod program;
+pub(crate) mod program;
 mod ratios;
 mod sharing;
 mod status;
@@ -40,6 +41,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Completions { shell } => completions::run(shell, output),
         Command::Probe(command) => Err(probe::exec(&command, output)),
         Command::Status => wait(status::run(&path(socket)?, output)),
+        Command::Doctor(command) => wait(doctor::run(&command, &path(socket)?, output)),
         Command::Watch(command) => wait(watch::run(&command, &path(socket)?, output)),
         Command::Metrics => wait(metrics::run(&path(socket)?, output)),
         Command::History(command) => wait(history::run(&command, &path(socket)?, output)),

@@ -5,6 +5,7 @@
 pub(crate) mod calibrate;
 pub(crate) mod clients;
 pub(crate) mod configuration;
+pub(crate) mod doctor;
 pub(crate) mod gates;
 pub(crate) mod history;
 pub(crate) mod models;
@@ -49,6 +50,7 @@ pub(crate) enum Schema {
     StoreExport,
     Export,
     Import,
+    Doctor,
 }
 
 impl Schema {
@@ -79,6 +81,7 @@ impl Schema {
             Self::StoreExport => "fusionctl.store.export/1",
             Self::Export => "fusionctl.export/1",
             Self::Import => "fusionctl.import/1",
+            Self::Doctor => "fusionctl.doctor/1",
         }
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod answer;
 pub(crate) mod clients;
 pub(crate) mod configuration;
+pub(crate) mod doctor;
 pub(crate) mod estimates;
 pub(crate) mod explanation;
 pub(crate) mod gate_details;

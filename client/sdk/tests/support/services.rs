@@ -82,6 +82,7 @@ impl Service {
             estimate: known,
             conditions: Some(canned::conditions()),
             chip: Some(canned::chip()),
+            withheld: String::new(),
         }
     }
 
@@ -187,6 +188,7 @@ impl Control for Service {
             configuration: self.script.configuration.clone(),
             planner: self.planner(),
             conditions_since_unix_ms: self.script.conditions_since_unix_ms,
+            self_test: None,
             readings: self.script.readings.clone(),
         }))
     }

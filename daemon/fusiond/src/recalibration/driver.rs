@@ -143,7 +143,7 @@ impl Driver {
             } else {
                 WorkerState::Free
             },
-            hold: self.parts.recalibration.hold(),
+            hold: self.hold(),
             wants: &wants,
         };
         let decision = self.parts.recalibration.planner().decide(&inputs);
@@ -266,6 +266,13 @@ impl Driver {
             }
         }
         self.keep_budget();
+    }
+
+    fn hold(&self) -> planner::Hold {
+        match self.parts.recalibration.hold() {
+            planner::Hold::Released if self.parts.table.is_withheld() => planner::Hold::Throttled,
+            hold => hold,
+        }
     }
 
     /// One shape, until it is done or something ends it.
