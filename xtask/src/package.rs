@@ -7,7 +7,7 @@
 //! ```
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,7 +32,7 @@ const SHELLS: [(&str, &str); 3] = [("bash", "fusionctl"), ("zsh", "_fusionctl"),
 /// If a step fails, with the step and its own words.
 pub(crate) fn run() -> Result<()> {
     let root = workspace::root()?;
-    let built = build(&root, env::var_os(TARGET))?;
+    let built = build(&root, env::var_os(TARGET).as_deref())?;
     let package = root.join("target/package");
     empty(&package)?;
     for program in PROGRAMS {
@@ -65,12 +65,12 @@ pub(crate) fn assets_only() -> Result<()> {
     Ok(())
 }
 
-fn build(root: &Path, target: Option<OsString>) -> Result<PathBuf> {
+fn build(root: &Path, target: Option<&OsStr>) -> Result<PathBuf> {
     let mut cargo = Command::new(workspace::cargo());
     cargo.current_dir(root).args(["build", "--release", "--locked"]);
     cargo.args(PROGRAMS.iter().flat_map(|program| ["--package", program]));
     let folder = root.join("target");
-    let folder = match &target {
+    let folder = match target {
         Some(target) => {
             cargo.arg("--target").arg(target);
             folder.join(target)

@@ -27,6 +27,7 @@ pub(crate) struct Status {
     planner: Option<Planner>,
     worker: Option<Part>,
     self_test: Option<SelfTest>,
+    last_worker_trouble: Option<WorkerTrouble>,
     store: Option<Store>,
     running: Option<Job>,
     waiting: Vec<Job>,
@@ -119,6 +120,10 @@ impl From<&v1::GetStatusReply> for Status {
             planner: status.planner.as_ref().map(Into::into),
             worker: status.worker.as_ref().map(Into::into),
             self_test: status.self_test.as_ref().map(Into::into),
+            last_worker_trouble: status.last_worker_trouble.as_ref().map(|trouble| WorkerTrouble {
+                reason: trouble.reason.clone(),
+                at: time(trouble.at_unix_ms),
+            }),
             store: status.store.as_ref().map(Into::into),
             running: status.running.as_ref().map(Into::into),
             waiting: status.waiting.iter().map(Into::into).collect(),
@@ -126,6 +131,12 @@ impl From<&v1::GetStatusReply> for Status {
             clients: status.clients.as_ref().map(Into::into),
         }
     }
+}
+
+#[derive(Debug, Serialize)]
+struct WorkerTrouble {
+    reason: String,
+    at: String,
 }
 
 impl From<&v1::ClientsSummary> for Clients {
