@@ -61,6 +61,8 @@ pub async fn an_equal_machine_answers_from_what_it_was_given() {
     assert_eq!(import(&client, &bundle, TakenAs::Imported).await.unwrap(), (3, 0, 0));
     let known = shape(SHAPES[1]);
     assert_eq!(provenance(&client, known).await, (v1::Source::Exact, v1::Provenance::Imported));
+    let explained = client.explain_ratio(known, None).await.unwrap();
+    assert!(explained.summary.contains("on an equal machine (imported)"), "{}", explained.summary);
     assert_eq!(import(&client, &bundle, TakenAs::Imported).await.unwrap(), (0, 0, 3));
     assert_eq!(tally(&daemon.calibrate(&SHAPES).await), (0, 3, 0));
     collect(&client, &[known], v1::Freshness::Remeasure).await.unwrap();
