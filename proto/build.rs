@@ -4,12 +4,14 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::{env, fs};
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 9] = [
     "fusion/v1/attachment.proto",
     "fusion/v1/calibration.proto",
     "fusion/v1/control.proto",
+    "fusion/v1/doctor.proto",
     "fusion/v1/gates.proto",
     "fusion/v1/ratios.proto",
+    "fusion/v1/sharing.proto",
     "fusion/v1/store.proto",
     "fusion/v1/types.proto",
 ];

@@ -11,9 +11,9 @@ use crate::stats::Interval;
 /// Where an estimate comes from. The order is the order of trust: a later one is never overwritten by an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Provenance {
-    /// Shipped with fusiond for this kind of chip.
+    /// A first guess: shipped with fusiond for this kind of chip, or taken over from a machine with another chip.
     Prior,
-    /// Taken over from another machine.
+    /// Taken over from an equal machine.
     Imported,
     /// Derived from the calls of a running client.
     Observed,
@@ -33,6 +33,28 @@ impl Provenance {
     /// The provenance of a stable number.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code)).copied()
+    }
+}
+
+/// On which machine a number came about. The order is that of preference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Origin {
+    /// On this one.
+    Here,
+    /// On an equal one.
+    EqualMachine,
+    /// On another: a first guess.
+    Elsewhere,
+}
+
+impl Provenance {
+    /// On which machine a number of this provenance came about.
+    pub fn origin(self) -> Origin {
+        match self {
+            Self::Measured | Self::Observed => Origin::Here,
+            Self::Imported => Origin::EqualMachine,
+            Self::Prior => Origin::Elsewhere,
+        }
     }
 }
 

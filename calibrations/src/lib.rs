@@ -16,7 +16,9 @@
 //! | [`sample`], [`stats`] | one timed call; medians, MAD, and intervals on a ratio of pairs |
 //! | [`search`] | which measurement to ask for next, and what the answers mean |
 //! | [`estimate`], [`lookup`] | what is believed of a shape, and which belief answers a question |
+//! | [`self_test`] | whether the daemon's worker is throttled |
 //! | [`record`] | the bytes a calibration is stored as |
+//! | [`sharing`] | calibrations of other machines: the file that carries them, and what is made of them |
 //! | [`recorded`] | published grids, served as a machine |
 //! | [`replay`], [`drift`] | the search and the live lines, run on recorded grids |
 //! | [`machine`] | the recorded chips as arithmetic, in virtual time |
@@ -43,5 +45,7 @@ pub mod replay;
 pub mod rows;
 pub mod sample;
 pub mod search;
+pub mod self_test;
 pub mod shape;
+pub mod sharing;
 pub mod stats;

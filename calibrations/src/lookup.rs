@@ -2,7 +2,8 @@
 //!
 //! Serving never waits for a measurement: the nearest belief answers, and the answer says how near it was (design section 7). Rows
 //! that were never measured are answered through the fitted lines, never by interpolating ratios, and never with a
-//! cliff count. The order of preference is that of [`Source`].
+//! cliff count. What was measured on this machine comes before everything that was taken over from another one, however near
+//! ([`Origin`]); then the order of preference is that of [`Source`].
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,7 +11,7 @@ use std::fmt;
 use crate::chip::Chip;
 use crate::conditions::Conditions;
 use crate::engine::Engine;
-use crate::estimate::{Estimate, StaleReason};
+use crate::estimate::{Estimate, Origin, StaleReason};
 use crate::lines::Lines;
 use crate::ratio::Ratio;
 use crate::rows::RowRule;
@@ -89,6 +90,8 @@ pub enum WhyNot {
     OtherLayer,
     /// It has no lines, and its number of rows isn't the one asked for.
     NoLines,
+    /// It was taken over from another machine, and something of this one, or of a more similar one, answers.
+    OtherMachine,
     /// A candidate of a nearer source answered.
     NearerSource,
     /// Same source, but its conditions are further away.
@@ -107,6 +110,7 @@ impl fmt::Display for WhyNot {
             Self::OtherChip => "measured on another chip",
             Self::OtherLayer => "another layer",
             Self::NoLines => "has no lines and other rows",
+            Self::OtherMachine => "taken over from another machine",
             Self::NearerSource => "a nearer one answers",
             Self::FurtherConditions => "its conditions are further away",
             Self::FurtherRows => "its number of rows is further away",
@@ -289,6 +293,7 @@ fn share(shape: Shape, rows: u32) -> Ratio {
 
 /// How near a candidate is; smaller is nearer.
 struct Rank {
+    origin: Origin,
     source: Source,
     conditions: u32,
     rows: f64,
@@ -316,6 +321,7 @@ impl Rank {
         };
         let apart = (f64::from(estimate.shape.rows()) / f64::from(query.shape.rows())).ln().abs();
         Ok(Self {
+            origin: estimate.provenance.origin(),
             source,
             conditions: estimate.conditions.distance(query.conditions),
             rows: apart,
@@ -328,15 +334,18 @@ impl Rank {
     }
 
     fn compare(&self, other: &Self) -> Ordering {
-        self.source
-            .cmp(&other.source)
+        self.origin
+            .cmp(&other.origin)
+            .then(self.source.cmp(&other.source))
             .then(self.conditions.cmp(&other.conditions))
             .then(self.rows.total_cmp(&other.rows))
             .then(self.less_trusted.cmp(&other.less_trusted))
     }
 
     fn why_behind(&self, winner: &Self) -> WhyNot {
-        if self.source > winner.source {
+        if self.origin > winner.origin {
+            WhyNot::OtherMachine
+        } else if self.source > winner.source {
             WhyNot::NearerSource
         } else if self.conditions > winner.conditions {
             WhyNot::FurtherConditions
@@ -447,6 +456,27 @@ mod tests {
     }
 
     #[test]
+    fn what_was_measured_here_comes_before_what_was_taken_over() {
+        let (chip, old, new) = (chip(), engine("0.31"), engine("0.32"));
+        let of = |provenance, estimate| Estimate { provenance, ..estimate };
+        let measured = of(Provenance::Measured, Estimate { conditions: hot(), ..estimate(4000, 0.2) });
+        let imported = of(Provenance::Imported, estimate(1000, 0.25));
+        let guess = of(Provenance::Prior, estimate(1000, 0.3));
+        let query =
+            Query { shape: shape(1000), chip: &chip, engine: &new, conditions: Conditions::default() };
+        let all = [
+            candidate(&chip, &new, &guess),
+            candidate(&chip, &new, &imported),
+            candidate(&chip, &old, &measured),
+        ];
+        for (count, chosen) in [(1, &guess), (2, &imported), (3, &measured)] {
+            let answer = answer(&query, &all[..count], Some(LINES), &RowRule::apple());
+            assert_eq!(answer.estimate, Some(chosen));
+            assert!(answer.considered.iter().all(|(_, why)| *why == WhyNot::OtherMachine));
+        }
+    }
+
+    #[test]
     fn a_measured_zero_is_served_and_holds_for_fewer_rows() {
         let (chip, engine, loss) = (chip(), engine("1"), estimate(1000, 0.0));
         for rows in [1000, 500] {
@@ -487,7 +517,34 @@ mod tests {
         );
     }
 
+    prop_compose! {
+        fn beliefs()(
+            rows in prop::sample::select(vec![64u32, 500, 1000, 1001, 4000]), ratio in 0.0f64..=0.5, lines: bool, hot_then: bool,
+            provenance in prop::sample::select(Provenance::ALL.to_vec()), measured_at_unix_ms in 0u64..9,
+        ) -> Estimate {
+            let conditions = if hot_then { hot() } else { Conditions::default() };
+            Estimate { conditions, provenance, measured_at_unix_ms, lines: lines.then_some(LINES), ..estimate(rows, ratio) }
+        }
+    }
+
     proptest! {
+        #[test]
+        fn nothing_imported_answers_where_something_measured_here_could(
+            known in prop::collection::vec((beliefs(), any::<bool>()), 1..8),
+        ) {
+            let (chip, old, new) = (chip(), engine("1"), engine("2"));
+            let candidates: Vec<_> =
+                known.iter().map(|(estimate, current)| candidate(&chip, if *current { &new } else { &old }, estimate)).collect();
+            let query = Query { shape: shape(1000), chip: &chip, engine: &new, conditions: Conditions::default() };
+            let answer = answer(&query, &candidates, Some(LINES), &RowRule::apple());
+            let nearest = known
+                .iter()
+                .filter(|(estimate, _)| estimate.lines.is_some() || estimate.shape == query.shape)
+                .map(|(estimate, _)| estimate.provenance.origin())
+                .min();
+            prop_assert_eq!(answer.estimate.map(|estimate| estimate.provenance.origin()), nearest);
+        }
+
         #[test]
         fn any_tail_gets_a_lawful_answer(rows in 1u32..20_000, measured in 1u32..20_000, ratio in 0.0f64..=0.9) {
             let (chip, engine, known, rule) = (chip(), engine("1"), estimate(measured, ratio), RowRule::apple());

@@ -34,6 +34,9 @@ pub const PROTOCOL: u32 = 1;
 /// The largest message either side accepts, in bytes: a page of 1000 estimates is below 400 KiB.
 pub const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
+/// The largest piece of a bundle in one message, in bytes.
+pub const MAX_BUNDLE_PIECE_BYTES: usize = 64 << 10;
+
 /// Metadata of a failed call that names the part that failed, where the gRPC code alone doesn't tell: see [`STORE_FAILED`].
 pub const REASON_METADATA: &str = "fusion-reason";
 

@@ -5,10 +5,13 @@ mod darwin;
 mod drift;
 mod gates;
 mod load;
+mod package;
 mod process;
 mod replay;
 mod run;
 mod setup;
+#[cfg(test)]
+mod workflows;
 mod workspace;
 
 use std::process::ExitCode;
@@ -39,6 +42,10 @@ enum Chore {
     },
     /// Type-check and lint the macOS code, also from Linux (nothing is linked or run)
     DarwinCheck,
+    /// Write fusionctl's manual and completions into target/dist-assets
+    DistAssets,
+    /// Build a release's programs and gather them with manual and completions in target/package
+    Package,
     /// Build in release, start the daemon, calibrate a small model, show what is known
     Run,
     /// Measure the figures that matter, into target/bench/summary.json
@@ -70,6 +77,8 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Setup { force } => setup::run(*force),
         Chore::PythonDeps { force } => setup::python_deps(*force),
         Chore::DarwinCheck => darwin::check(),
+        Chore::DistAssets => package::assets_only(),
+        Chore::Package => package::run(),
         Chore::Run => run::run(),
         Chore::Bench { arguments } => bench::run(arguments),
         Chore::Load => load::run(),

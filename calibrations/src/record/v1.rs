@@ -228,7 +228,7 @@ impl Calibration {
 
 /// The record behind the golden bytes: it uses every optional field and every kind of sample.
 #[cfg(test)]
-pub(super) fn example() -> Record {
+pub(crate) fn example() -> Record {
     use crate::chip::Pair;
     use crate::conditions::{LowPowerMode, Memory, Power, Thermal};
     use crate::shape::WeightFormat;

@@ -10,9 +10,13 @@ use fusion_client::{GateScope, RowRange, WorkloadName};
 
 use crate::exit;
 
+mod doctor;
 mod planner;
+mod sharing;
 
+pub(crate) use doctor::Doctor;
 pub(crate) use planner::{Config, History, Pause, Watch};
+pub(crate) use sharing::{Export, Import};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,6 +80,9 @@ pub(crate) enum Command {
     /// Show what the daemon is doing; never starts one
     #[command(after_help = "Without a daemon this says so and exits with 69.")]
     Status,
+    /// Look for what stands between this machine and right ratios: each check with what it means and the remedy
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(Doctor),
     /// Show the same full-screen, as it changes
     #[command(after_help = "\
 Examples:
@@ -144,6 +151,12 @@ Examples:
     /// Check, rebuild or export the store; through the daemon if it runs, else with `fusiond store`
     #[command(subcommand)]
     Store(Store),
+    /// Write a chip's calibrations to one file, for machines like this one
+    #[command(after_help = sharing::EXPORT_EXAMPLES)]
+    Export(Export),
+    /// Take calibrations over that another machine exported; what was measured here stays
+    #[command(after_help = sharing::IMPORT_EXAMPLES)]
+    Import(Import),
     /// Find out whether this machine's two units run at once, and what that takes; needs no daemon
     #[command(after_help = "\
 This starts 'fusion-worker --probe', the one beside fusionctl or in PATH, or the one that FUSION_WORKER names, and exits as it
@@ -151,6 +164,13 @@ does. It takes some 20 seconds and both units: close other programs first.")]
     Probe(Probe),
     /// Stop the daemon and wait until it is gone
     Stop,
+    /// Write the manual: a page for every command
+    #[command(after_help = "Example:\n  fusionctl man ~/.local/share/man/man1")]
+    Man {
+        /// The directory; made if it isn't there
+        #[arg(value_hint = ValueHint::DirPath)]
+        directory: PathBuf,
+    },
     /// Print a completion script
     #[command(after_help = "\
 Examples:

@@ -5,9 +5,11 @@
 
 mod arguments;
 mod commands;
+mod doctor;
 mod exit;
 mod failure;
 mod json;
+mod location;
 mod metrics;
 mod output;
 mod plot;

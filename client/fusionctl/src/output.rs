@@ -66,6 +66,10 @@ impl Output {
         self.paint("33", text)
     }
 
+    pub(crate) fn red(&self, text: &str) -> String {
+        self.paint("31", text)
+    }
+
     fn paint(&self, code: &str, text: &str) -> String {
         if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }

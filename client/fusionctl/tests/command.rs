@@ -382,6 +382,42 @@ fn an_output_that_cannot_be_written_is_74() {
 }
 
 #[test]
+fn the_manual_has_a_page_for_every_command() {
+    let directory = directory();
+    let man = directory.path().join("man1");
+    let run = run(Path::new("/x"), &["man", man.to_str().unwrap()]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{}", run.stderr);
+    let mut commands = vec![Vec::new()];
+    let mut pages = 0;
+    while let Some(path) = commands.pop() {
+        let name = path.iter().fold("fusionctl".to_owned(), |name, part| format!("{name}-{part}"));
+        let page = fs::read_to_string(man.join(format!("{name}.1")))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(page.contains(".TH") && page.contains("SYNOPSIS"), "{name}: {page}");
+        pages += 1;
+        commands.extend(subcommands(&path).into_iter().map(|next| [path.clone(), vec![next]].concat()));
+    }
+    assert_eq!(fs::read_dir(&man).unwrap().count(), pages);
+    assert!(pages > 30, "only {pages} commands were found");
+}
+
+/// The commands below a command, as its help lists them.
+fn subcommands(path: &[String]) -> Vec<String> {
+    let mut arguments: Vec<&str> = path.iter().map(String::as_str).collect();
+    arguments.push("--help");
+    let help = run(Path::new("/x"), &arguments).stdout;
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = listed
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
 fn there_are_completions_for_each_shell() {
     for (shell, text) in
         [("bash", "complete -F"), ("zsh", "#compdef fusionctl"), ("fish", "complete -c fusionctl")]

@@ -34,7 +34,9 @@ fn json() {
     let directory = support::directory();
     let file = directory.path().join("ratio.svg");
     let file = file.to_str().unwrap();
-    let cases: [(&str, &[&str]); 25] = [
+    let bundle = directory.path().join("m4-pro.fcals");
+    let bundle = bundle.to_str().unwrap();
+    let cases: [(&str, &[&str]); 27] = [
         ("status.json", &["status"]),
         ("config-show.json", &["config", "show"]),
         ("config-reload.json", &["config", "reload"]),
@@ -59,11 +61,17 @@ fn json() {
         ("store-verify.json", &["store", "verify"]),
         ("store-rebuild.json", &["store", "rebuild", "--yes"]),
         ("store-export.json", &["store", "export", "/nowhere/records"]),
+        ("export.json", &["export", bundle]),
+        ("import.json", &["import", bundle, "--as-prior"]),
         ("stop.json", &["stop"]),
     ];
     for (name, arguments) in cases {
         let run = run(&fake.path(), &[arguments, &["--json", "-q"]].concat());
-        check(name, &fake, &run.stdout.replace(file, "/nowhere/ratio.svg"));
+        check(
+            name,
+            &fake,
+            &run.stdout.replace(file, "/nowhere/ratio.svg").replace(bundle, "/nowhere/m4-pro.fcals"),
+        );
         // The documentation knows every schema.
         let schema = run.stdout.lines().nth(1).unwrap().split('"').nth(3).unwrap().to_owned();
         assert!(include_str!("../JSON.md").contains(&format!("`{schema}`")), "JSON.md lacks {schema}");

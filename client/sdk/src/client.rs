@@ -5,13 +5,18 @@ use std::time::Duration;
 
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::gate::Arm;
+use fusion_calibrations::self_test::Pair;
 use fusion_calibrations::shape::Shape;
+use fusion_calibrations::sharing::TakenAs;
+use fusion_calibrations::sharing::bundle::MAX_BUNDLE_BYTES;
 use fusion_proto::endpoint::SocketPath;
 use fusion_proto::v1::attachment_client::AttachmentClient;
 use fusion_proto::v1::calibration_client::CalibrationClient;
 use fusion_proto::v1::control_client::ControlClient;
+use fusion_proto::v1::doctor_client::DoctorClient;
 use fusion_proto::v1::gates_client::GatesClient;
 use fusion_proto::v1::ratios_client::RatiosClient;
+use fusion_proto::v1::sharing_client::SharingClient;
 use fusion_proto::v1::store_client::StoreClient;
 use fusion_proto::{MAX_MESSAGE_BYTES, PROTOCOL, v1};
 use tokio::time::timeout;
@@ -24,8 +29,8 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::connection::channel;
 use crate::error::from_status;
 use crate::{
-    AttachedClient, Calibration, ClientError, Deadlines, Estimates, Forgotten, GateScope, KnownGates,
-    ServedLayer, VERSION, WorkloadName,
+    AttachedClient, Calibration, ClientError, Deadlines, Estimates, Forgotten, GateScope, Import, KnownGates,
+    SelfTest, ServedLayer, VERSION, WorkloadName, sharing,
 };
 
 /// What a daemon said of itself when it was connected to.
@@ -249,6 +254,68 @@ impl Client {
         self.within(self.deadlines.store, self.store().rebuild_store(v1::RebuildStoreRequest {})).await
     }
 
+    /// Has the daemon start a worker for a self-test.
+    ///
+    /// # Errors
+    /// [`ClientError::Busy`] while a client is busy or a job runs, [`ClientError::FailedPrecondition`] without a worker or where data stands in for
+    /// one, [`ClientError::Protocol`], and those of a connection.
+    pub async fn self_test(&self) -> Result<SelfTest, ClientError> {
+        self.same_protocol()?;
+        let (requests, stream) = tokio::sync::mpsc::channel(1);
+        let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
+        // The worker loads MLX before the first reply.
+        let replies = self.within(self.deadlines.worker, self.doctor().self_test(stream)).await?;
+        Ok(SelfTest::new(self.socket.clone(), requests, replies, self.deadlines.worker))
+    }
+
+    /// Tells the daemon what a self-test found; what it makes of it.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidArgument`] without a usable round, [`ClientError::Protocol`], and those of a connection.
+    pub async fn report_self_test(&self, pairs: &[Pair]) -> Result<v1::SelfTestStatus, ClientError> {
+        self.same_protocol()?;
+        let wire = |&Pair { terminal_ms, daemon_ms }: &Pair| v1::SelfTestPair { terminal_ms, daemon_ms };
+        let request = v1::ReportSelfTestRequest { pairs: pairs.iter().map(wire).collect() };
+        let reply = self.within(self.deadlines.call, self.doctor().report_self_test(request)).await?;
+        Ok(reply.status.unwrap_or_default())
+    }
+
+    /// The current calibrations of a chip, by its key, or of this machine's, as the bytes of a bundle
+    /// ([`fusion_calibrations::sharing::bundle`]).
+    ///
+    /// # Errors
+    /// [`ClientError::NotFound`] if nothing is known of that chip, [`ClientError::FailedPrecondition`] while this machine's is unknown,
+    /// [`ClientError::TooLarge`], [`ClientError::Protocol`], and those of a connection.
+    pub async fn export(&self, chip_key: Option<&str>) -> Result<Vec<u8>, ClientError> {
+        self.same_protocol()?;
+        let request = v1::ExportRequest { chip_key: chip_key.unwrap_or_default().to_owned() };
+        let mut replies = self.within(self.deadlines.call, self.sharing().export(request)).await?;
+        let mut bundle = Vec::new();
+        loop {
+            let piece = timeout(self.deadlines.call, replies.message()).await;
+            let piece = piece.map_err(|_| self.not_answering(self.deadlines.call))?;
+            match piece.map_err(|status| from_status(&self.socket, &status))? {
+                Some(piece) => bundle.extend_from_slice(&piece.bytes),
+                None => return Ok(bundle),
+            }
+            if bundle.len() > MAX_BUNDLE_BYTES {
+                return Err(ClientError::TooLarge("more bytes than a bundle has".to_owned()));
+            }
+        }
+    }
+
+    /// Takes the calibrations of a bundle over. Doing it again does what an interrupted import left to do.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidArgument`] if the bytes are no bundle, [`ClientError::FailedPrecondition`] if it is of another chip,
+    /// [`ClientError::Protocol`], and those of a connection.
+    pub async fn import(&self, bundle: &[u8], taken: TakenAs) -> Result<Import, ClientError> {
+        self.same_protocol()?;
+        let requests = tokio_stream::iter(sharing::requests(bundle, taken));
+        let events = self.within(self.deadlines.store, self.sharing().import(requests)).await?;
+        Ok(Import::new(self.socket.clone(), events))
+    }
+
     /// Writes every current record to the directory `path` of the daemon's machine: absolute, and not there yet.
     ///
     /// # Errors
@@ -338,12 +405,20 @@ impl Client {
         Ok(self.within(self.deadlines.call, attachment.list_clients(request)).await?.clients)
     }
 
+    fn doctor(&self) -> DoctorClient<Channel> {
+        DoctorClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
     fn gates(&self) -> GatesClient<Channel> {
         GatesClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
     fn ratios(&self) -> RatiosClient<Channel> {
         RatiosClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    fn sharing(&self) -> SharingClient<Channel> {
+        SharingClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
     fn store(&self) -> StoreClient<Channel> {

@@ -59,6 +59,9 @@ pub enum ClientError {
     /// Not enough memory, or too many jobs wait. In the daemon's words.
     #[error("{0}")]
     ResourceExhausted(String),
+    /// There is no such thing. In the daemon's words.
+    #[error("{0}")]
+    NotFound(String),
     /// Something else is going on that this can't go along with: try later. In the daemon's words.
     #[error("{0}")]
     Busy(String),
@@ -153,6 +156,7 @@ pub(crate) fn from_status(socket: &SocketPath, status: &Status) -> ClientError {
     match status.code() {
         Code::InvalidArgument => ClientError::InvalidArgument(message),
         Code::FailedPrecondition => ClientError::FailedPrecondition(message),
+        Code::NotFound => ClientError::NotFound(message),
         Code::ResourceExhausted => ClientError::ResourceExhausted(message),
         Code::Cancelled => ClientError::Cancelled(message),
         Code::Aborted => ClientError::Busy(message),

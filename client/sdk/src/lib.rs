@@ -27,6 +27,8 @@ mod error;
 mod estimates;
 mod gates;
 mod gone;
+mod self_test;
+mod sharing;
 
 pub use calibration::{Calibration, Event};
 pub use client::{Client, DaemonVersion};
@@ -35,11 +37,14 @@ pub use deadlines::Deadlines;
 pub use error::ClientError;
 pub use estimates::Estimates;
 pub use fusion_proto::endpoint::{EndpointError, SocketPath};
+pub use fusion_proto::state::{StateError, state_directory};
 pub use fusion_proto::{PROTOCOL, WireError, v1};
 pub use gates::{
     Forgotten, GateLock, GateRegion, GateScope, KnownGates, RowRange, WorkloadName, WorkloadNameError,
 };
 pub use gone::wait_until_gone;
+pub use self_test::SelfTest;
+pub use sharing::{Import, ImportEvent};
 
 /// Version of this client.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -19,7 +19,7 @@ const NAME: &str = "canary.json";
 const AGREEMENT: f64 = 0.08;
 
 /// What is timed: half a billion multiplications, some ms on a core and less on a GPU. In single precision, which MLX runs fast everywhere.
-fn product() -> Result<Shape, ShapeError> {
+pub fn product() -> Result<Shape, ShapeError> {
     Layer::new(1024, 1024, WeightFormat::F32, Layout::OutputsByInputs)?.with_rows(256)
 }
 

@@ -137,13 +137,15 @@ impl Knowledge {
 
     /// What is known of `layers`, in their order.
     pub fn of(&self, running: Running<'_>, layers: &[Layer], typical_rows: u32) -> Vec<v1::LayerKnowledge> {
-        let records = self.table.of_chip(running.chip);
+        let records = self.table.served(running.chip);
         let rule = self.table.row_rule(running.chip);
+        let withheld = self.table.is_withheld();
         let one = |layer: &Layer| {
             let stored = stored(&records, &rule, running, *layer, typical_rows);
             match self.live(&running.place(*layer)) {
-                Some(lines) => followed(stored, lines),
-                None => stored,
+                // They began as lines of this machine's worker.
+                Some(lines) if !withheld => followed(stored, lines),
+                _ => stored,
             }
         };
         layers.iter().map(one).collect()
@@ -176,7 +178,7 @@ impl Knowledge {
         if let Some(followed) = all.get_mut(&place) {
             return followed.live.observe(observation) != Effect::Ignored && followed.is_news();
         }
-        let records = self.table.of_chip(running.chip);
+        let records = self.table.served(running.chip);
         let rule = self.table.row_rule(running.chip);
         let answer = running.answer(&records, &rule, layer, observation.rows);
         let Some(lines) = answer.and_then(|answer| answer.lines) else { return false };
@@ -191,8 +193,11 @@ impl Knowledge {
         self.followed.lock().expect("no holder of this lock panics").clear();
     }
 
-    /// Forgets what clients reported of a layer: it was just measured.
-    pub fn measured(&self, record: &Record) {
+    /// Forgets what clients reported of a layer that was just measured. What was taken over from another machine is no news of this one.
+    pub fn committed(&self, record: &Record) {
+        if record.estimate.provenance != Provenance::Measured {
+            return;
+        }
         let layer = record.estimate.shape.layer();
         let mut followed = self.followed.lock().expect("no holder of this lock panics");
         followed.retain(|place, _| {

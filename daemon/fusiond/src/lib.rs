@@ -19,6 +19,7 @@
 //! | [`clients`], [`knowledge`], [`snapshot`] | who is attached, what they are told, what they report |
 //! | [`gates`] | what all processes' gates know, and who may explore |
 //! | [`canary`] | a tiny product that tells heat from what sensors claim |
+//! | [`self_test`] | whether the daemon's surroundings slow its worker, and what follows |
 //! | [`table`] | what is served |
 //! | [`store`] | what is kept |
 //! | [`sensors`] | the state of the machine |
@@ -38,6 +39,7 @@ pub mod measure;
 pub mod planner;
 mod platform;
 pub mod recalibration;
+pub mod self_test;
 pub mod sensors;
 pub mod server;
 pub mod service;

@@ -19,8 +19,10 @@ use fs_err as fs;
 use fusion_proto::v1::attachment_server::AttachmentServer;
 use fusion_proto::v1::calibration_server::CalibrationServer;
 use fusion_proto::v1::control_server::ControlServer;
+use fusion_proto::v1::doctor_server::DoctorServer;
 use fusion_proto::v1::gates_server::GatesServer;
 use fusion_proto::v1::ratios_server::RatiosServer;
+use fusion_proto::v1::sharing_server::SharingServer;
 use fusion_proto::v1::store_server::StoreServer;
 use fusion_proto::{DESCRIPTORS, MAX_CLIENTS, MAX_MESSAGE_BYTES};
 use rustix::process::{Resource, Rlimit};
@@ -42,10 +44,11 @@ use crate::logs;
 use crate::machine::is_stand_in;
 use crate::measure::unix_ms;
 use crate::recalibration::{self, Recalibration};
+use crate::self_test::SelfTests;
 use crate::sensors::{SensorWatch, Sensors};
 use crate::service::{
-    AttachmentService, CalibrationService, ControlService, GatesService, Parts, RatiosService, StoreService,
-    admit_own_user,
+    AttachmentService, CalibrationService, ControlService, DoctorService, GatesService, Parts, RatiosService,
+    SharingService, StoreService, admit_own_user,
 };
 use crate::settings::Settings;
 use crate::snapshot;
@@ -55,13 +58,15 @@ use crate::table::{Identity, Table};
 /// Files that may be open: a connection for each client, and as many for everything else.
 const OPEN_FILES: u64 = 2 * MAX_CLIENTS as u64;
 /// Names that health knows; the empty one is the whole daemon.
-const SERVICES: [&str; 7] = [
+const SERVICES: [&str; 9] = [
     "",
     "fusion.v1.Attachment",
     "fusion.v1.Calibration",
     "fusion.v1.Control",
+    "fusion.v1.Doctor",
     "fusion.v1.Gates",
     "fusion.v1.Ratios",
+    "fusion.v1.Sharing",
     "fusion.v1.Store",
 ];
 /// How long ending the worker and closing the store may take after the last call: a commit takes some 20 ms.
@@ -229,6 +234,7 @@ fn open(
     let recalibration = Recalibration::new(planner);
     let gates = snapshot::restore_gates(&settings.state_directory);
     let knowledge = Arc::new(Knowledge::new(Arc::clone(&table)));
+    let self_tests = SelfTests::new(Arc::clone(&table));
     Ok(Arc::new(Parts {
         settings,
         clients,
@@ -239,6 +245,7 @@ fn open(
         reloader,
         recalibration,
         jobs: Jobs::new(workshop, drain.clone()),
+        self_tests,
         sensors,
         store,
         store_health: opened.health,
@@ -267,8 +274,10 @@ async fn serve(
     let attachment = AttachmentServer::new(AttachmentService(Arc::clone(&parts)));
     let calibration = CalibrationServer::new(CalibrationService(Arc::clone(&parts)));
     let control = ControlServer::new(ControlService(Arc::clone(&parts)));
+    let doctor = DoctorServer::new(DoctorService(Arc::clone(&parts)));
     let gates = GatesServer::new(GatesService(Arc::clone(&parts)));
     let ratios = RatiosServer::new(RatiosService(Arc::clone(&parts)));
+    let sharing = SharingServer::new(SharingService(Arc::clone(&parts)));
     let store = StoreServer::new(StoreService(parts));
     let serving = Server::builder()
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
@@ -280,8 +289,10 @@ async fn serve(
         .add_service(attachment.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(calibration.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(control.max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(doctor.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(gates.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(ratios.max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(sharing.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(store.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), drain.clone().cancelled_owned());
     let overdue = async {

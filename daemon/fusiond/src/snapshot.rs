@@ -31,7 +31,7 @@ async fn announce(parts: &Parts) {
     loop {
         tokio::select! {
             record = commits.recv() => match record {
-                Ok(record) => parts.knowledge.measured(&record),
+                Ok(record) => parts.knowledge.committed(&record),
                 // So many commits at once that some were missed: the table has them all.
                 Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => parts.knowledge.forget_all_corrections(),
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,

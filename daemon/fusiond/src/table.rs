@@ -3,14 +3,16 @@
 //! The table is read by every call and written by the job that commits; the store is not read again after the start. Cliffs that calibrations
 //! discovered are read off the records' samples when a record comes in: the records stay the only place where they are kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use fusion_calibrations::chip::Chip;
 use fusion_calibrations::chips;
 use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::engine::Engine;
+use fusion_calibrations::estimate::Origin;
 use fusion_calibrations::lookup::{self, Answer, Candidate, Query};
 use fusion_calibrations::record::Record;
 use fusion_calibrations::rows::{Cliff, RowRule};
@@ -34,6 +36,8 @@ pub struct Identity {
 #[derive(Debug, Default)]
 pub struct Table {
     entries: RwLock<BTreeMap<Vec<u8>, Entry>>,
+    /// Whether what was measured here is kept, but not served: see [`Self::withhold`].
+    withheld: AtomicBool,
 }
 
 /// A record, and the cliffs that its samples show: hardly ever any.
@@ -78,10 +82,15 @@ impl Table {
         table
     }
 
-    /// Adds a record, or replaces that of the same key.
+    /// Adds a record, or replaces that of the same key, unless that is trusted more: what was measured while another machine's records came in
+    /// stays.
     pub fn insert(&self, record: Record) {
         let (key, entry) = Entry::keyed(record);
-        self.write().insert(key, entry);
+        let mut entries = self.write();
+        let trust = |entry: &Entry| entry.record.estimate.provenance;
+        if entries.get(&key).is_none_or(|known| trust(known) <= trust(&entry)) {
+            entries.insert(key, entry);
+        }
     }
 
     /// Replaces everything.
@@ -95,6 +104,30 @@ impl Table {
         let (chip, engine) = (identity.chip.key(), identity.engine.key());
         let key = CalibrationKey { chip, engine, shape, conditions }.to_bytes();
         self.read().get(&key).map(|entry| Arc::clone(&entry.record))
+    }
+
+    /// Every chip that something is known of.
+    pub fn chips(&self) -> BTreeSet<Chip> {
+        self.read().values().map(|entry| entry.record.chip.clone()).collect()
+    }
+
+    /// Serves nothing that was measured on this machine, or all of it again. What is kept stays.
+    pub fn withhold(&self, withheld: bool) {
+        self.withheld.store(withheld, Ordering::Release);
+    }
+
+    /// Whether what was measured here isn't served.
+    pub fn is_withheld(&self) -> bool {
+        self.withheld.load(Ordering::Acquire)
+    }
+
+    /// The records of a chip that may answer a question.
+    pub fn served(&self, chip: &Chip) -> Vec<Arc<Record>> {
+        let mut records = self.of_chip(chip);
+        if self.is_withheld() {
+            records.retain(|record| record.estimate.provenance.origin() != Origin::Here);
+        }
+        records
     }
 
     /// Every record of a chip.

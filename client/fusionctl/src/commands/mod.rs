@@ -5,14 +5,17 @@ pub(crate) mod clients;
 mod completions;
 mod config;
 mod confirm;
+mod doctor;
 mod gates;
 mod history;
+mod man;
 mod metrics;
 mod models;
 mod pause;
 mod probe;
-mod program;
+pub(crate) mod program;
 mod ratios;
+mod sharing;
 mod status;
 mod stop;
 mod store;
@@ -34,9 +37,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let socket = arguments.global.socket;
     match arguments.command {
         Command::Models(command) => models::run(&command, output),
+        Command::Man { directory } => man::run(&directory, output),
         Command::Completions { shell } => completions::run(shell, output),
         Command::Probe(command) => Err(probe::exec(&command, output)),
         Command::Status => wait(status::run(&path(socket)?, output)),
+        Command::Doctor(command) => wait(doctor::run(&command, &path(socket)?, output)),
         Command::Watch(command) => wait(watch::run(&command, &path(socket)?, output)),
         Command::Metrics => wait(metrics::run(&path(socket)?, output)),
         Command::History(command) => wait(history::run(&command, &path(socket)?, output)),
@@ -48,6 +53,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Ratios(command) => wait(ratios::run(&command, &path(socket)?, output)),
         Command::Gates(command) => wait(gates::run(&command, &path(socket)?, output)),
         Command::Clients(command) => wait(clients::run(&command, &path(socket)?, output)),
+        Command::Export(command) => wait(sharing::export(&command, &path(socket)?, output)),
+        Command::Import(command) => wait(sharing::import(&command, &path(socket)?, output)),
         Command::Store(command) => wait(store::run(&command, &path(socket)?, output)),
     }
 }

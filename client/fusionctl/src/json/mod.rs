@@ -5,6 +5,7 @@
 pub(crate) mod calibrate;
 pub(crate) mod clients;
 pub(crate) mod configuration;
+pub(crate) mod doctor;
 pub(crate) mod gates;
 pub(crate) mod history;
 pub(crate) mod models;
@@ -12,6 +13,7 @@ pub(crate) mod planner;
 pub(crate) mod ratios;
 mod readings;
 pub(crate) mod shared;
+pub(crate) mod sharing;
 pub(crate) mod status;
 pub(crate) mod store;
 
@@ -46,6 +48,9 @@ pub(crate) enum Schema {
     StoreVerify,
     StoreRebuild,
     StoreExport,
+    Export,
+    Import,
+    Doctor,
 }
 
 impl Schema {
@@ -74,6 +79,9 @@ impl Schema {
             Self::StoreVerify => "fusionctl.store.verify/1",
             Self::StoreRebuild => "fusionctl.store.rebuild/1",
             Self::StoreExport => "fusionctl.store.export/1",
+            Self::Export => "fusionctl.export/1",
+            Self::Import => "fusionctl.import/1",
+            Self::Doctor => "fusionctl.doctor/1",
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::configuration::Configuration;
 use super::planner::Planner;
 use super::readings::Readings;
-use super::shared::{Chip, Conditions, Engine, Part, filled, some_time, time};
+use super::shared::{Chip, Conditions, Engine, Interval, Part, filled, some_time, time, word};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Status {
@@ -26,12 +26,35 @@ pub(crate) struct Status {
     configuration: Option<Configuration>,
     planner: Option<Planner>,
     worker: Option<Part>,
+    self_test: Option<SelfTest>,
     last_worker_trouble: Option<WorkerTrouble>,
     store: Option<Store>,
     running: Option<Job>,
     waiting: Vec<Job>,
     last_job: Option<Ended>,
     clients: Option<Clients>,
+}
+
+/// The last self-test, and what follows.
+#[derive(Debug, Serialize)]
+struct SelfTest {
+    verdict: String,
+    factor: Option<Interval>,
+    rounds: u32,
+    reported_at: String,
+    withheld: Option<String>,
+}
+
+impl From<&v1::SelfTestStatus> for SelfTest {
+    fn from(status: &v1::SelfTestStatus) -> Self {
+        Self {
+            verdict: word(status.verdict().as_str_name(), "SELF_TEST_VERDICT_"),
+            factor: status.factor.as_ref().map(Into::into),
+            rounds: status.pairs,
+            reported_at: time(status.reported_at_unix_ms),
+            withheld: filled(&status.withheld),
+        }
+    }
 }
 
 /// Who is attached, and what that gained.
@@ -96,6 +119,7 @@ impl From<&v1::GetStatusReply> for Status {
             configuration: status.configuration.as_ref().map(Into::into),
             planner: status.planner.as_ref().map(Into::into),
             worker: status.worker.as_ref().map(Into::into),
+            self_test: status.self_test.as_ref().map(Into::into),
             last_worker_trouble: status.last_worker_trouble.as_ref().map(|trouble| WorkerTrouble {
                 reason: trouble.reason.clone(),
                 at: time(trouble.at_unix_ms),

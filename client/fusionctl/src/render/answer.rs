@@ -50,6 +50,10 @@ fn facts(shape: &v1::Shape, reply: &v1::GetRatioReply, output: Output) -> Vec<Fi
                 format!("{}, {}", words::provenance(known), words::moment(known.measured_at_unix_ms))
             }),
         ),
+        (
+            "withheld",
+            Some(reply.withheld.clone()).filter(|why| !why.is_empty()).map(|why| output.yellow(&why)),
+        ),
         ("stale", Some(reply.stale_reason.clone()).filter(|reason| !reason.is_empty())),
         ("lines", reply.lines.as_ref().map(lines)),
         ("chip", chip.map(words::chip)),

@@ -3,6 +3,7 @@
 pub(crate) mod answer;
 pub(crate) mod clients;
 pub(crate) mod configuration;
+pub(crate) mod doctor;
 pub(crate) mod estimates;
 pub(crate) mod explanation;
 pub(crate) mod gate_details;
@@ -14,6 +15,7 @@ pub(crate) mod moments;
 pub(crate) mod planner;
 pub(crate) mod progress;
 pub(crate) mod ratios;
+pub(crate) mod sharing;
 pub(crate) mod status;
 pub(crate) mod store;
 pub(crate) mod table;

@@ -36,8 +36,22 @@ fn machine(status: &v1::GetStatusReply, now_unix_ms: u64, output: Output) -> Vec
         ("conditions", Some(conditions(status, now_unix_ms))),
         ("worker", status.worker.as_ref().map(|worker| part(worker, output))),
         ("", last_trouble(status, now_unix_ms)),
+        ("self-test", status.self_test.as_ref().map(|known| self_test(known, now_unix_ms, output))),
         ("store", status.store.as_ref().map(|known| store(known, output))),
     ]
+}
+
+/// "as fast as a terminal's (1.00 [0.98, 1.02]), 5 min ago"; why nothing measured here is served, if nothing is.
+fn self_test(known: &v1::SelfTestStatus, now_unix_ms: u64, output: Output) -> String {
+    let verdict = match known.verdict() {
+        v1::SelfTestVerdict::Equal => "the worker is as fast as a terminal's",
+        v1::SelfTestVerdict::Throttled => "the worker is slower than a terminal's",
+        v1::SelfTestVerdict::Unresolved | v1::SelfTestVerdict::Unspecified => "not resolved",
+    };
+    let factor = words::interval(known.factor);
+    let ago = words::duration(now_unix_ms.saturating_sub(known.reported_at_unix_ms) as f64);
+    let told = format!("{verdict} ({factor} times as long), {ago} ago");
+    if known.withheld.is_empty() { told } else { output.yellow(&format!("{told}; {}", known.withheld)) }
 }
 
 /// "last trouble 12 min ago: it died": said only while it is over, or else it stands there already.

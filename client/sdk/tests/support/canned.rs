@@ -6,6 +6,9 @@ use fusion_client::v1;
 /// 2026-01-02 03:04:05 UTC, in ms.
 pub const THEN: u64 = 1_767_323_045_000;
 
+/// What it exports: two calibrations of an M4 Pro.
+pub const BUNDLE: &[u8] = include_bytes!("../../../../calibrations/data/golden/bundle-v1.fcals");
+
 /// A chip whose pair is labelled.
 pub fn chip() -> v1::Chip {
     v1::Chip {

@@ -144,6 +144,10 @@ pub struct Seen {
     pub reloaded: AtomicUsize,
     /// The limit of the last question for the past.
     pub history: Mutex<Option<u32>>,
+    /// The chip of the last export; empty for the machine's own.
+    pub exported: Mutex<Option<String>>,
+    /// How the last bundle was taken over, and its bytes.
+    pub imported: Mutex<Option<(v1::TakenAs, Vec<u8>)>>,
     /// Calibrations that a client walked away from.
     pub cancelled: AtomicU32,
 }

@@ -12,14 +12,17 @@ use fusion_client::v1::calibrate_event::Event;
 use fusion_client::v1::calibration_server::{Calibration, CalibrationServer};
 use fusion_client::v1::control_server::{Control, ControlServer};
 use fusion_client::v1::gates_server::GatesServer;
+use fusion_client::v1::import_reply::Event as ImportEvent;
+use fusion_client::v1::import_request::Part;
 use fusion_client::v1::ratios_server::{Ratios, RatiosServer};
+use fusion_client::v1::sharing_server::{Sharing, SharingServer};
 use fusion_client::v1::store_server::{Store, StoreServer};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 use tonic::transport::server::Router;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use super::{Ending, Script, Seen, canned};
 
@@ -37,6 +40,7 @@ pub(super) fn add(server: &mut Server, service: &Service) -> Router {
         .add_service(ControlServer::new(service.clone()))
         .add_service(RatiosServer::new(service.clone()))
         .add_service(CalibrationServer::new(service.clone()))
+        .add_service(SharingServer::new(service.clone()))
         .add_service(StoreServer::new(service.clone()))
         .add_service(GatesServer::new(service.clone()))
         .add_service(AttachmentServer::new(service.clone()))
@@ -78,6 +82,7 @@ impl Service {
             estimate: known,
             conditions: Some(canned::conditions()),
             chip: Some(canned::chip()),
+            withheld: String::new(),
         }
     }
 
@@ -183,6 +188,7 @@ impl Control for Service {
             configuration: self.script.configuration.clone(),
             planner: self.planner(),
             conditions_since_unix_ms: self.script.conditions_since_unix_ms,
+            self_test: None,
             readings: self.script.readings.clone(),
             last_worker_trouble: self.script.readings.is_some().then(|| v1::WorkerTrouble {
                 reason: "the worker was ended by signal 9".to_owned(),
@@ -380,5 +386,46 @@ impl Store for Service {
     ) -> Result<Response<v1::ExportStoreReply>, Status> {
         self.refused()?;
         Ok(Response::new(v1::ExportStoreReply { records: 8, path: request.into_inner().path }))
+    }
+}
+
+#[tonic::async_trait]
+impl Sharing for Service {
+    type ExportStream = Pin<Box<dyn Stream<Item = Result<v1::ExportReply, Status>> + Send>>;
+    type ImportStream = Pin<Box<dyn Stream<Item = Result<v1::ImportReply, Status>> + Send>>;
+
+    async fn export(
+        &self,
+        request: Request<v1::ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
+        self.refused()?;
+        *self.seen.exported.lock().unwrap() = Some(request.into_inner().chip_key);
+        let pieces = canned::BUNDLE.chunks(100).map(|bytes| Ok(v1::ExportReply { bytes: bytes.to_vec() }));
+        Ok(Response::new(Box::pin(tokio_stream::iter(pieces.collect::<Vec<_>>()))))
+    }
+
+    async fn import(
+        &self,
+        request: Request<Streaming<v1::ImportRequest>>,
+    ) -> Result<Response<Self::ImportStream>, Status> {
+        self.refused()?;
+        let mut requests = request.into_inner();
+        let (mut how, mut bundle) = (v1::TakenAs::Unspecified, Vec::new());
+        while let Some(request) = requests.message().await? {
+            match request.part.unwrap() {
+                Part::TakenAs(word) => how = word.try_into().unwrap(),
+                Part::Bytes(bytes) => bundle.extend(bytes),
+            }
+        }
+        *self.seen.imported.lock().unwrap() = Some((how, bundle));
+        let progress = ImportEvent::Progress(v1::ImportProgress { done: 1, records: 2 });
+        let finished = ImportEvent::Finished(v1::ImportFinished {
+            taken: 1,
+            known_better: 1,
+            already_there: 0,
+            chip: Some(canned::chip()),
+        });
+        let replies = [progress, finished].map(|event| Ok(v1::ImportReply { event: Some(event) }));
+        Ok(Response::new(Box::pin(tokio_stream::iter(replies))))
     }
 }

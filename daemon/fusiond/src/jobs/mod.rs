@@ -19,15 +19,17 @@ use std::time::{Duration, SystemTime};
 
 use fusion_calibrations::record::Record;
 use fusion_calibrations::shape::Shape;
+use fusion_calibrations::sharing::Decision;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::canary::Canary;
 use crate::machine::{Machine, MachineChoice, MachineError, is_stand_in};
 use crate::measure::unix_ms;
+use crate::self_test;
 use crate::sensors::{SensorWatch, Sensors as _};
 use crate::settings::WorkerSettings;
-use crate::store::{self, StoreHandle};
+use crate::store::{self, StoreError, StoreHandle};
 use crate::table::{Identity, Table};
 
 use run::Run;
@@ -119,10 +121,13 @@ impl Jobs {
     /// Puts a job at the end of the queue.
     ///
     /// # Errors
-    /// [`JobError::QueueFull`], [`JobError::Draining`], [`JobError::TooLarge`].
+    /// [`JobError::QueueFull`], [`JobError::Draining`], [`JobError::Withheld`], [`JobError::TooLarge`].
     pub fn submit(&self, request: JobRequest) -> Result<JobHandle, JobError> {
         if self.drain.is_cancelled() {
             return Err(JobError::Draining);
+        }
+        if self.workshop.table.is_withheld() {
+            return Err(JobError::Withheld(self_test::REASON.to_owned()));
         }
         self.require_memory(&request.shapes)?;
         let (sender, events) = mpsc::channel(EVENT_BACKLOG);
@@ -164,6 +169,35 @@ impl Jobs {
     /// Every record that is stored from now on.
     pub fn commits(&self) -> broadcast::Receiver<Arc<Record>> {
         self.commits.subscribe()
+    }
+
+    /// Starts a machine for a self-test, which is no job.
+    ///
+    /// # Errors
+    /// Those of [`Machine::start`].
+    pub async fn start_for_self_test(&self) -> Result<Machine, MachineError> {
+        self.workshop.start_machine(0).await
+    }
+
+    /// Takes a record of another machine over, unless what is known is better. Durable when it returns.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn take_over(&self, record: Record) -> Result<Decision, StoreError> {
+        let decision = self.workshop.store.take_over(record.clone()).await?;
+        if decision == Decision::Take {
+            self.serve(record);
+        }
+        Ok(decision)
+    }
+
+    /// Serves a record that was stored, and tells of it.
+    fn serve(&self, record: Record) -> Arc<Record> {
+        self.workshop.table.insert(record.clone());
+        let record = Arc::new(record);
+        // Nobody may be listening.
+        let _ = self.commits.send(Arc::clone(&record));
+        record
     }
 
     /// Starts a worker only to learn who it is.

@@ -1,7 +1,6 @@
 //! One job on its way through its shapes.
 
-use std::sync::Arc;
-
+use fusion_calibrations::estimate::Provenance;
 use fusion_calibrations::lookup::Query;
 use fusion_calibrations::search::{Known, Start, points};
 use fusion_calibrations::shape::Shape;
@@ -94,7 +93,9 @@ impl<'a> Run<'a> {
     async fn answer_from_table(&mut self, index: usize, shape: Shape) -> Result<bool, JobError> {
         let workshop = &self.jobs.workshop;
         let Some(identity) = workshop.identity.borrow().clone() else { return Ok(false) };
-        let Some(record) = workshop.table.exact(&identity, shape, workshop.sensors.conditions()) else {
+        let known = workshop.table.exact(&identity, shape, workshop.sensors.conditions());
+        // A first guess is no answer to somebody who asks for a measurement.
+        let Some(record) = known.filter(|record| record.estimate.provenance > Provenance::Prior) else {
             return Ok(false);
         };
         self.tally.from_store += 1;
@@ -152,13 +153,10 @@ impl<'a> Run<'a> {
     async fn commit(&mut self, index: usize, measured: Measured) -> Result<(), JobError> {
         let Measured { record, machine_ms } = measured;
         self.jobs.workshop.store.commit(record.clone()).await?;
-        self.jobs.workshop.table.insert(record.clone());
+        let record = self.jobs.serve(record);
         self.deaths = 0;
         self.tally.measured += 1;
         self.tally.machine_ms += machine_ms;
-        let record = Arc::new(record);
-        // Nobody may be listening.
-        let _ = self.jobs.commits.send(Arc::clone(&record));
         self.tell(JobEvent::ShapeFinished { index, record, from_store: false, machine_ms }).await
     }
 

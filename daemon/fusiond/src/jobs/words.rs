@@ -62,6 +62,9 @@ pub enum JobError {
     /// Worker after worker died.
     #[error("{DEATHS_IN_A_ROW} workers in a row died, so the rest was not tried; the last one: {0}")]
     WorkersDie(String),
+    /// The daemon's worker is throttled: what it measured would be wrong.
+    #[error("nothing is measured: {0}")]
+    Withheld(String),
     /// What was measured can't be stored.
     #[error("{0}")]
     Store(#[from] StoreError),

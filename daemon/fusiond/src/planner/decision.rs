@@ -48,6 +48,8 @@ pub enum Reason {
     },
     /// A person said so.
     Paused,
+    /// A self-test found the worker throttled.
+    Throttled,
     /// Another daemon of this machine may measure.
     LockedElsewhere(Option<String>),
     /// A job runs.
@@ -122,6 +124,9 @@ impl fmt::Display for Reason {
             Self::NothingToDo { wanted: 0 } => f.write_str("nobody wants anything measured"),
             Self::NothingToDo { wanted } => write!(f, "all {wanted} wanted shapes are known"),
             Self::Paused => f.write_str("measuring is paused ('fusionctl resume' ends that)"),
+            Self::Throttled => f.write_str(
+                "a self-test found the daemon's worker throttled ('fusionctl doctor' tests again)",
+            ),
             Self::LockedElsewhere(Some(who)) => write!(f, "another fusiond of this machine measures ({who})"),
             Self::LockedElsewhere(None) => f.write_str("another fusiond of this machine measures"),
             Self::Measuring => f.write_str("a job runs"),
@@ -250,6 +255,7 @@ fn person_or_lock(facts: &Facts<'_>) -> Option<Refusal> {
         Hold::Paused { until } if until.is_none_or(|until| until > *now) => {
             return Some((Reason::Paused, *until));
         }
+        Hold::Throttled => return Some((Reason::Throttled, None)),
         Hold::Paused { .. } | Hold::Released => {}
     }
     if let Lock::Elsewhere(who) = lock {

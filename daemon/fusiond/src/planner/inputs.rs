@@ -47,7 +47,7 @@ pub enum WorkerState {
     Measuring,
 }
 
-/// Whether a person holds the planner back.
+/// What holds the planner back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     /// Nobody does.
@@ -57,6 +57,8 @@ pub enum Hold {
         /// When it ends by itself.
         until: Option<Moment>,
     },
+    /// The worker is throttled: what it measured would be wrong.
+    Throttled,
 }
 
 /// A question.
@@ -74,7 +76,7 @@ pub struct Inputs<'a> {
     pub lock: Lock,
     /// Whether something is measured.
     pub worker: WorkerState,
-    /// Whether a person paused it.
+    /// What holds it back.
     pub hold: Hold,
     /// What should be known, in any order, each shape once.
     pub wants: &'a [Want],

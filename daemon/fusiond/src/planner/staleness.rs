@@ -109,11 +109,11 @@ impl Known {
 pub enum Staleness {
     /// Nothing is known of its layer.
     NothingKnown,
-    /// Only the chip's prior is.
+    /// Only a prior is: the chip's, or one that was taken over from another chip.
     PriorOnly,
     /// The OS build or the MLX library changed.
     EngineChanged,
-    /// It was taken over from another machine.
+    /// It was taken over from an equal machine.
     Imported,
     /// Running clients see other times.
     Drift {
@@ -224,8 +224,10 @@ fn judge_calibrated(
 ) -> Freshness {
     let measured_at = believed.measured_at;
     let apart = f64::from(believed.shape.rows()) / f64::from(shape.rows());
-    if believed.provenance == Provenance::Imported {
-        return Freshness::Stale(Staleness::Imported);
+    match believed.provenance {
+        Provenance::Imported => return Freshness::Stale(Staleness::Imported),
+        Provenance::Prior => return Freshness::Stale(Staleness::PriorOnly),
+        Provenance::Observed | Provenance::Measured => {}
     }
     if !(1.0 / NEAR_ROWS..=NEAR_ROWS).contains(&apart)
         || (believed.lines.is_none() && believed.shape != shape)
@@ -328,6 +330,8 @@ mod tests {
         assert!(doubtful(256, 1.3, 0.0075) && !doubtful(256, f64::NAN, 0.01));
         let imported = Known::Calibrated(Believed { provenance: Provenance::Imported, ..believed() });
         assert_eq!(stale(imported, 1024, cool, start()), Some(Staleness::Imported));
+        let guess = Known::Calibrated(Believed { provenance: Provenance::Prior, ..believed() });
+        assert_eq!(stale(guess, 1024, cool, start()), Some(Staleness::PriorOnly));
         let before = Moment::from_unix_ms(start().unix_ms() - 3 * 24 * 3_600_000);
         assert_eq!(stale(fresh, 1024, cool, before), Some(Staleness::ClockWasWrong));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use fusion_calibrations::conditions::Conditions;
+use fusion_calibrations::estimate::Provenance;
 use fusion_calibrations::lines::Lines;
 use fusion_calibrations::record::Record;
 use fusion_calibrations::shape::Shape;
@@ -142,7 +143,7 @@ impl Driver {
             } else {
                 WorkerState::Free
             },
-            hold: self.parts.recalibration.hold(),
+            hold: self.hold(),
             wants: &wants,
         };
         let decision = self.parts.recalibration.planner().decide(&inputs);
@@ -267,6 +268,13 @@ impl Driver {
         self.keep_budget();
     }
 
+    fn hold(&self) -> planner::Hold {
+        match self.parts.recalibration.hold() {
+            planner::Hold::Released if self.parts.table.is_withheld() => planner::Hold::Throttled,
+            hold => hold,
+        }
+    }
+
     /// One shape, until it is done or something ends it.
     async fn job(&mut self, job: &Job) -> End {
         let request = JobRequest {
@@ -306,9 +314,12 @@ impl Driver {
         }
     }
 
-    /// A shape was measured and stored, for whomever.
+    /// A shape was measured and stored, for whomever. What was taken over from another machine is in the table, and says nothing of this one.
     fn committed(&mut self, record: &Record) {
         let estimate = &record.estimate;
+        if estimate.provenance != Provenance::Measured {
+            return;
+        }
         let before = self.served.get(&estimate.shape);
         let mut planner = self.parts.recalibration.planner();
         planner.measured(now(), estimate, before);

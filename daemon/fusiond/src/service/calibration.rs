@@ -117,7 +117,9 @@ fn status(error: &JobError) -> Status {
     match error {
         JobError::QueueFull | JobError::TooLarge { .. } => Status::resource_exhausted(message),
         JobError::Draining => Status::unavailable(message),
-        JobError::NoWorker(_) | JobError::WorkersDie(_) => Status::failed_precondition(message),
+        JobError::NoWorker(_) | JobError::WorkersDie(_) | JobError::Withheld(_) => {
+            Status::failed_precondition(message)
+        }
         JobError::Store(error) => super::store::status(error),
         JobError::Cancelled => Status::cancelled(message),
     }

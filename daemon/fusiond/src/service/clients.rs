@@ -136,7 +136,7 @@ struct Lookup<'a> {
 impl<'a> Lookup<'a> {
     fn new(parts: &Parts, identity: Option<&'a Identity>) -> Self {
         let mut records: HashMap<Layer, Vec<Arc<Record>>> = HashMap::new();
-        for record in identity.map(|identity| parts.table.of_chip(&identity.chip)).unwrap_or_default() {
+        for record in identity.map(|identity| parts.table.served(&identity.chip)).unwrap_or_default() {
             records.entry(record.estimate.shape.layer()).or_default().push(record);
         }
         let rule = identity.map(|identity| parts.table.row_rule(&identity.chip)).unwrap_or_default();

@@ -86,7 +86,7 @@ impl Parts {
     fn planner_status(&self) -> v1::PlannerStatus {
         let view = self.recalibration.view();
         let (paused, until) = match self.recalibration.hold() {
-            Hold::Released => (false, None),
+            Hold::Released | Hold::Throttled => (false, None),
             Hold::Paused { until } => (true, until),
         };
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
@@ -156,6 +156,7 @@ impl Parts {
             )),
             conditions_since_unix_ms: observed.since_unix_ms,
             readings: Some(readings(&observed, self.sensors.source())),
+            self_test: self.self_tests.status(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use fusion_calibrations::chip::{Chip, Pair};
 use fusion_calibrations::chips;
+use fusion_calibrations::estimate::Origin;
 use fusion_calibrations::lookup::{Answer, Source};
 use fusion_calibrations::sample::Sample;
 use fusion_calibrations::search::Rejection;
@@ -44,6 +45,11 @@ pub(super) fn summary(shape: Shape, answer: &Answer<'_>, chip: &Chip) -> String 
         let _ = write!(text, ", {basis}");
     }
     if let Some(estimate) = answer.estimate {
+        text.push_str(match estimate.provenance.origin() {
+            Origin::Here => "",
+            Origin::EqualMachine => ", on an equal machine (imported)",
+            Origin::Elsewhere => ", on a machine with another chip (a first guess)",
+        });
         let speed_up = estimate.speed_up;
         let _ = write!(
             text,

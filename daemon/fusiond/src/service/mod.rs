@@ -4,9 +4,11 @@ mod attachment;
 mod calibration;
 mod clients;
 mod control;
+mod doctor;
 mod explain;
 mod gates;
 mod ratios;
+mod sharing;
 mod store;
 
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use crate::gates::Gates;
 use crate::jobs::Jobs;
 use crate::knowledge::Knowledge;
 use crate::recalibration::Recalibration;
+use crate::self_test::SelfTests;
 use crate::sensors::SensorWatch;
 use crate::settings::Settings;
 use crate::store::{Health, StoreHandle};
@@ -34,8 +37,10 @@ use crate::table::{Identity, Table};
 pub use attachment::AttachmentService;
 pub use calibration::CalibrationService;
 pub use control::ControlService;
+pub use doctor::DoctorService;
 pub use gates::GatesService;
 pub use ratios::RatiosService;
+pub use sharing::SharingService;
 pub use store::{StoreService, verified};
 
 /// How long a question waits for the first worker to say who it is, before it is answered with nothing known.
@@ -61,6 +66,8 @@ pub struct Parts {
     pub recalibration: Arc<Recalibration>,
     /// The queue.
     pub jobs: Arc<Jobs>,
+    /// Whether the worker is throttled.
+    pub self_tests: SelfTests,
     /// The state of the machine.
     pub sensors: Arc<SensorWatch>,
     /// What is kept.

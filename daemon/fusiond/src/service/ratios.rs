@@ -92,12 +92,13 @@ impl RatiosService {
     async fn question(&self, shape: Shape, wire_engine: Option<v1::Engine>) -> Question {
         let identity = self.0.identity().await;
         let records =
-            identity.as_ref().map(|identity| self.0.table.of_chip(&identity.chip)).unwrap_or_default();
+            identity.as_ref().map(|identity| self.0.table.served(&identity.chip)).unwrap_or_default();
         let rule =
             identity.as_ref().map(|identity| self.0.table.row_rule(&identity.chip)).unwrap_or_default();
         let conditions = self.0.sensors.recent().conditions();
         let recalibration = Arc::clone(&self.0.recalibration);
-        Question { shape, identity, wire_engine, records, rule, conditions, recalibration }
+        let withheld = self.0.self_tests.withheld();
+        Question { shape, identity, wire_engine, records, rule, conditions, recalibration, withheld }
     }
 }
 
@@ -123,6 +124,8 @@ struct Question {
     rule: RowRule,
     conditions: fusion_calibrations::conditions::Conditions,
     recalibration: Arc<Recalibration>,
+    /// Why nothing measured here answers; empty if it may.
+    withheld: String,
 }
 
 impl Question {
@@ -163,6 +166,7 @@ impl Question {
             conditions: Some(self.conditions.into()),
             stale_reason: stale.map(|reason| reason.to_string()).unwrap_or_default(),
             chip: Some((&identity.chip).into()),
+            withheld: self.withheld.clone(),
         }
     }
 
@@ -176,6 +180,7 @@ impl Question {
         v1::GetRatioReply {
             source: v1::Source::None.into(),
             conditions: Some(self.conditions.into()),
+            withheld: self.withheld.clone(),
             ..Default::default()
         }
     }
@@ -196,7 +201,7 @@ impl Question {
             record.map(|record| points::points(&record.estimate, samples, &self.rule)).unwrap_or_default();
         v1::ExplainRatioReply {
             answer: Some(self.reply(identity, &answer, record)),
-            summary: explain::summary(self.shape, &answer, &identity.chip),
+            summary: self.summary(&answer, identity),
             considered: self.considered(identity, &answer, record),
             samples: samples.iter().map(fusion_proto::sample).collect(),
             break_even_rows: answer.lines.and_then(|lines| lines.break_even_rows()),
@@ -206,6 +211,15 @@ impl Question {
             points: points.iter().map(explain::point).collect(),
             not_counted: explain::not_counted(samples),
             cliffs: explain::cliffs(&identity.chip, self.shape, &table.learnt_cliffs(&identity.chip)),
+        }
+    }
+
+    fn summary(&self, answer: &Answer<'_>, identity: &Identity) -> String {
+        let summary = explain::summary(self.shape, answer, &identity.chip);
+        if self.withheld.is_empty() {
+            summary
+        } else {
+            format!("{summary} Nothing measured here is served: {}.", self.withheld)
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fusion_calibrations::record::Record;
+use fusion_calibrations::sharing::{self, Decision};
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::StoreError;
@@ -80,6 +81,23 @@ impl StoreHandle {
     /// As [`Self::with`] and [`CalibrationStore::commit`]; likewise below.
     pub async fn commit(&self, record: Record) -> Result<Revision, StoreError> {
         self.with(move |store| store.commit(&record)).await
+    }
+
+    /// Commits a record of another machine, unless what is known of its key is better. Decided on the store's thread, so that nothing that
+    /// was measured meanwhile is replaced.
+    ///
+    /// # Errors
+    /// As [`Self::with`], [`CalibrationStore::history`] and [`CalibrationStore::commit`].
+    pub async fn take_over(&self, record: Record) -> Result<Decision, StoreError> {
+        self.with(move |store| {
+            let history = store.history(&CalibrationKey::of(&record))?;
+            let decision = sharing::decide(history.last().map(|stored| &stored.record), &record);
+            if decision == Decision::Take {
+                store.commit(&record)?;
+            }
+            Ok(decision)
+        })
+        .await
     }
 
     /// The current record of every key.

@@ -31,7 +31,7 @@ fn program() -> PathBuf {
 }
 
 /// Runs it; its exit code, and what it says.
-async fn fusionctl(daemon: &Daemon, arguments: &[&str]) -> (i32, String) {
+pub async fn fusionctl(daemon: &Daemon, arguments: &[&str]) -> (i32, String) {
     let mut command = Command::new(program());
     command.args(arguments).env("FUSION_SOCKET", daemon.socket.as_path()).env_remove("COLUMNS");
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();

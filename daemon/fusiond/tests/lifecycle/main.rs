@@ -4,6 +4,7 @@
 
 mod attachment;
 mod commands;
+mod doctor;
 mod faults;
 mod gates;
 mod interop;
@@ -13,6 +14,7 @@ mod recalibration;
 mod scripted_worker;
 mod sensors;
 mod serving;
+mod sharing;
 mod shutdown;
 mod support;
 
@@ -97,6 +99,21 @@ fn main() {
             whoever_waits_until_it_is_gone_can_start_another
             a_silent_connection_does_not_hold_it_up
             a_killed_daemon_is_replaced_and_knows_everything;
+        doctor:
+            a_throttled_daemon_is_found_and_not_believed
+            a_restart_forgets_what_a_self_test_found
+            a_self_test_waits_for_peace
+            where_nothing_can_be_timed_there_is_no_self_test
+            rounds_without_times_are_refused;
+        sharing:
+            an_equal_machine_answers_from_what_it_was_given
+            what_was_measured_here_answers_before_what_came_later
+            another_chips_calibrations_are_refused_or_become_priors
+            numbers_that_were_not_measured_stay_out
+            a_damaged_bundle_changes_nothing
+            a_chip_that_nothing_is_known_of_is_not_exported
+            a_killed_import_is_finished_by_the_next
+            an_import_whose_caller_leaves_is_finished_by_the_next;
         attachment:
             a_client_is_told_at_once_and_whenever_something_changes
             what_one_client_sees_corrects_all

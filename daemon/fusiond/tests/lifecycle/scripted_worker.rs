@@ -10,11 +10,14 @@ use fusion_frames::{FinishNanoseconds, Hello, PROTOCOL, Reply, Request, Timed};
 /// Makes the test program a worker; a script follows.
 pub const FLAG: &str = "--scripted-worker";
 
+/// Set for a process whose workers the system slows.
+pub const THROTTLED: &str = "FUSION_TEST_THROTTLED";
+
 const PRIMARY_NS_PER_ROW: u64 = 10_000;
 const SECONDARY_NS_PER_ROW: u64 = 20_000;
 
 /// Scripts: `steady`, `slow` (50 ms a call), `dies` (before the first call), `dies-late` (in the third), `dies-if:FILE` (if the file exists), `hangs`, `old`, `babbles`, `wrong` (product), `refuses` (odd
-/// numbers of rows), `hot-if:FILE` (everything is twice as slow if the file exists), `cliff` (the secondary unit is four times slower near a third of 512 rows).
+/// numbers of rows), `hot-if:FILE` (everything is twice as slow if the file exists), `throttled-if:FILE` (the same, where [`THROTTLED`] is set, as for a daemon), `cliff` (the secondary unit is four times slower near a third of 512 rows).
 pub fn run(script: &str) {
     if script == "babbles" {
         println!("Python 3.11.7 (main) on linux. Type \"help\" for more information.");
@@ -112,7 +115,8 @@ fn answer(script: &str, request: &Request, rows: &mut u64) -> Reply {
 
 /// How many times slower the machine is.
 fn heat(script: &str) -> u64 {
-    if names_a_file(script, "hot-if:") { 2 } else { 1 }
+    let throttled = std::env::var_os(THROTTLED).is_some() && names_a_file(script, "throttled-if:");
+    if throttled || names_a_file(script, "hot-if:") { 2 } else { 1 }
 }
 
 fn timed(total_ns: u64, finish: Option<FinishNanoseconds>) -> Reply {

@@ -217,7 +217,7 @@ impl Daemon {
     pub fn committed(&mut self, record: &Record, now: Moment) {
         let before = self.answer(record.estimate.shape).1;
         self.table.insert(record.clone());
-        self.knowledge.measured(record);
+        self.knowledge.committed(record);
         self.planner.measured(now, &record.estimate, before.as_ref());
         self.forget_derived();
     }

@@ -69,6 +69,7 @@ impl Figures {
             // Nothing was refused.
             Reason::NothingToDo { .. } => return,
             Reason::Paused => "paused",
+            Reason::Throttled => "throttled",
             Reason::LockedElsewhere(_) => "lock elsewhere",
             Reason::Measuring => "measuring",
             Reason::ClientBusy { .. } => "client busy",

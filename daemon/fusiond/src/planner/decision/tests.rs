@@ -99,6 +99,11 @@ fn every_obstacle_is_named_with_its_end() {
             Some(at(90)),
         ),
         (
+            Inputs { hold: Hold::Throttled, ..inputs(&wants) },
+            "a self-test found the daemon's worker throttled ('fusionctl doctor' tests again)",
+            None,
+        ),
+        (
             Inputs { lock: Lock::Elsewhere(Some("pid 12".to_owned())), ..inputs(&wants) },
             "another fusiond of this machine measures (pid 12)",
             look_again,

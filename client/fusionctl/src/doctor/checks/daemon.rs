@@ -1,0 +1,90 @@
+//! The daemon, its versions, its manager and its store.
+
+use fusion_client::{PROTOCOL, VERSION, v1};
+
+use crate::doctor::Check;
+use crate::doctor::facts::{Facts, System};
+use crate::doctor::transcripts::{self, Managed};
+
+pub(super) fn running(facts: &Facts) -> Check {
+    match &facts.daemon {
+        Ok(status) => Check::pass("daemon", format!("fusiond runs (process {})", status.pid)),
+        Err(why) => Check::fail(
+            "daemon",
+            why.clone(),
+            "nothing is measured, and programs are served from the last snapshot, or run stock",
+            "start it: 'fusionctl start' where it is installed, else 'fusiond'",
+        ),
+    }
+}
+
+pub(super) fn versions(facts: &Facts) -> Check {
+    let Ok(status) = &facts.daemon else {
+        return Check::pass("versions", format!("fusionctl {VERSION}, protocol {PROTOCOL}"));
+    };
+    let found = format!(
+        "fusionctl {VERSION} (protocol {PROTOCOL}), fusiond {} (protocol {})",
+        status.version, status.protocol
+    );
+    if status.protocol != PROTOCOL {
+        return Check::fail(
+            "versions",
+            found,
+            "the two can't speak with each other, but for 'status' and 'stop'",
+            "'fusionctl stop', then start the daemon of this version; or update fusionctl",
+        );
+    }
+    if status.version != VERSION {
+        return Check::warn(
+            "versions",
+            found,
+            "the daemon is of another release than fusionctl: they understand each other",
+            "'fusionctl restart' starts the daemon that is installed now",
+        );
+    }
+    Check::pass("versions", found)
+}
+
+pub(super) fn manager(facts: &Facts) -> Check {
+    let (name, managed) = match facts.system {
+        System::Macos => ("launchd", transcripts::launchd(&facts.manager)),
+        System::Linux => ("systemd", transcripts::systemd(&facts.manager)),
+    };
+    match managed {
+        Managed::Running => Check::pass("manager", format!("{name} runs it")),
+        Managed::Waiting => Check::pass("manager", format!("{name} starts it when it is needed")),
+        Managed::Failed { how } => Check::fail(
+            "manager",
+            format!("{name} could not keep it running: {how}"),
+            "the daemon ends soon after it is started",
+            "'fusionctl logs' says why",
+        ),
+        Managed::Unknown => Check::warn(
+            "manager",
+            format!("{name} doesn't know it"),
+            "nobody starts the daemon again when it ends, or after a restart of the machine",
+            "'fusionctl install' makes it a part of this machine",
+        ),
+        Managed::Nobody { why } => Check::warn(
+            "manager",
+            format!("{name} can't be asked: {why}"),
+            "this session has no manager of its own, as over some ssh connections and in containers",
+            "start 'fusiond' by hand, or ask again from a session of your own",
+        ),
+    }
+}
+
+/// `None` without a daemon: the store is its own.
+pub(super) fn store(facts: &Facts) -> Option<Check> {
+    let store = facts.daemon.as_ref().ok()?.store.as_ref()?;
+    let part = store.state.clone().unwrap_or_default();
+    if part.health() == v1::Health::Ok {
+        return Some(Check::pass("store", format!("whole, {} estimates", store.estimates)));
+    }
+    Some(Check::warn(
+        "store",
+        part.detail,
+        "what was damaged was set aside, and the index built anew from the record files",
+        "'fusionctl store verify' looks again; remove what is set aside when nothing is missed",
+    ))
+}

@@ -1,0 +1,127 @@
+//! Asks files and programs. What they say is judged elsewhere.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use fusion_client::{SocketPath, state_directory, v1};
+use tokio::process::Command;
+
+use super::facts::{Entry, Facts, Program, Ran, SelfTested, State, System};
+use crate::commands::program;
+
+/// What the agent is called in launchd's words.
+const LABEL: &str = "dev.fusion.fusiond";
+/// The unit in systemd's.
+const UNIT: &str = "fusiond.service";
+/// How long a program of the system may take: codesign reads whole files.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PROGRAMS: [&str; 3] = ["fusionctl", "fusiond", "fusion-worker"];
+
+/// Everything but the self-test, which the caller makes.
+pub(crate) async fn facts(socket: &SocketPath, daemon: Result<v1::GetStatusReply, String>) -> Facts {
+    let system = if cfg!(target_os = "macos") { System::Macos } else { System::Linux };
+    let macos = system == System::Macos;
+    let mut programs = Vec::new();
+    for name in PROGRAMS {
+        programs.push(look_at_program(name, macos).await);
+    }
+    let socket_path = socket.as_path().to_owned();
+    Facts {
+        system,
+        release: release(system).await,
+        xcode: if macos { Some(run("xcode-select", &["-p"]).await) } else { None },
+        metal: if macos { Some(run("xcrun", &["-f", "metal"]).await) } else { None },
+        programs,
+        socket: entry(&socket_path),
+        socket_directory: socket_path.parent().and_then(entry),
+        socket_path,
+        user: rustix::process::geteuid().as_raw(),
+        manager: ask_manager(system).await,
+        state: state(daemon.as_ref().ok()),
+        daemon,
+        self_test: SelfTested::Unwanted,
+    }
+}
+
+/// What the manager of this session says of the daemon.
+async fn ask_manager(system: System) -> Ran {
+    match system {
+        System::Linux => run("systemctl", &["--user", "is-active", UNIT]).await,
+        System::Macos => {
+            let user = rustix::process::geteuid().as_raw();
+            // Over ssh there is no session with windows, and the agent lives in the user's own domain.
+            let of_windows = run("launchctl", &["print", &format!("gui/{user}/{LABEL}")]).await;
+            match of_windows {
+                Ran::Ended { code: 112 | 113 | 125, .. } => {
+                    run("launchctl", &["print", &format!("user/{user}/{LABEL}")]).await
+                }
+                told => told,
+            }
+        }
+    }
+}
+
+async fn release(system: System) -> Ran {
+    match system {
+        System::Macos => run("sw_vers", &[]).await,
+        System::Linux => match fs::read_to_string("/etc/os-release") {
+            Ok(said) => Ran::Ended { code: 0, said },
+            Err(error) => Ran::Not { why: format!("/etc/os-release: {error}") },
+        },
+    }
+}
+
+async fn look_at_program(name: &'static str, macos: bool) -> Program {
+    let path = if name == PROGRAMS[0] { std::env::current_exe().ok() } else { program::find(name) };
+    let file = path.as_deref().and_then(Path::to_str).filter(|_| macos);
+    let (quarantine, signature) = match file {
+        Some(file) => (
+            Some(run("xattr", &["-p", "com.apple.quarantine", file]).await),
+            Some(run("codesign", &["-v", file]).await),
+        ),
+        None => (None, None),
+    };
+    Program { name, path, quarantine, signature }
+}
+
+fn state(status: Option<&v1::GetStatusReply>) -> State {
+    let told = status.map(|status| Path::new(&status.state_directory).to_owned());
+    let path = told.or_else(|| state_directory(None).ok()).unwrap_or_default();
+    let names =
+        [path.clone(), path.join("calibrations")].iter().flat_map(|directory| names(directory)).collect();
+    State { directory: entry(&path), free_bytes: free_bytes(&path), names, path }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn entry(path: &Path) -> Option<Entry> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some(Entry { is_socket: found.file_type().is_socket(), mode: found.mode(), owner: found.uid() })
+}
+
+/// Of the nearest directory that is there: the state's may not be yet.
+fn free_bytes(path: &Path) -> Option<u64> {
+    let there = path.ancestors().find(|path| path.exists())?;
+    let found = rustix::fs::statvfs(there).ok()?;
+    found.f_bavail.checked_mul(found.f_frsize)
+}
+
+async fn run(program: &str, arguments: &[&str]) -> Ran {
+    let mut command = Command::new(program);
+    // What it says is read, so it is asked for in English.
+    command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).kill_on_drop(true);
+    match tokio::time::timeout(PATIENCE, command.output()).await {
+        Err(_) => Ran::Not { why: format!("{program} did not end within {} s", PATIENCE.as_secs()) },
+        Ok(Err(error)) => Ran::Not { why: format!("{program}: {error}") },
+        Ok(Ok(output)) => Ran::Ended {
+            code: output.status.code().unwrap_or(-1),
+            said: String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
+        },
+    }
+}

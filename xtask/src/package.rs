@@ -1,0 +1,176 @@
+//! `cargo xtask package`: the programs of a release and what goes beside them, in `target/package`. dist archives that folder, and
+//! `fusionctl install` can be run from it.
+//!
+//! ```text
+//! target/dist-assets/man, completions     made by fusionctl from its one definition
+//! target/package/fusiond fusion-worker fusionctl man completions mlx.metallib
+//! ```
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{process, workspace};
+
+/// The programs of a release.
+const PROGRAMS: [&str; 3] = ["fusiond", "fusion-worker", "fusionctl"];
+/// Set by dist: the target that it packs for.
+const TARGET: &str = "CARGO_DIST_TARGET";
+/// Read by mlx-sys's build script on macOS: where it puts MLX's kernels.
+const METAL_PATH: &str = "MLX_RS_METAL_PATH";
+const KERNELS: &str = "mlx.metallib";
+/// Shells, and the names under which they look for completions.
+const SHELLS: [(&str, &str); 3] = [("bash", "fusionctl"), ("zsh", "_fusionctl"), ("fish", "fusionctl.fish")];
+
+/// Builds the programs in release and gathers them with manual and completions.
+///
+/// # Errors
+/// If a step fails, with the step and its own words.
+pub(crate) fn run() -> Result<()> {
+    let root = workspace::root()?;
+    let built = build(&root, env::var_os(TARGET).as_deref())?;
+    let package = root.join("target/package");
+    empty(&package)?;
+    for program in PROGRAMS {
+        copy(&built.join(program), &package.join(program))?;
+    }
+    let assets = assets(&root, &built.join("fusionctl"))?;
+    for folder in ["man", "completions"] {
+        copy_folder(&assets.join(folder), &package.join(folder))?;
+    }
+    match kernels(env::consts::OS, env::var_os(METAL_PATH))? {
+        Some(kernels) => copy(&kernels, &package.join(KERNELS))?,
+        None => eprintln!(
+            "no {KERNELS}: MLX has no Metal here, so this package is for this checkout's machine only"
+        ),
+    }
+    println!("{}", package.display());
+    Ok(())
+}
+
+/// `cargo xtask dist-assets`: manual and completions only.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn assets_only() -> Result<()> {
+    let root = workspace::root()?;
+    let mut cargo = Command::new(workspace::cargo());
+    cargo.current_dir(&root).args(["build", "--locked", "--package", "fusionctl"]);
+    process::show(&mut cargo, "building fusionctl")?;
+    println!("{}", assets(&root, &root.join("target/debug/fusionctl"))?.display());
+    Ok(())
+}
+
+fn build(root: &Path, target: Option<&OsStr>) -> Result<PathBuf> {
+    let mut cargo = Command::new(workspace::cargo());
+    cargo.current_dir(root).args(["build", "--release", "--locked"]);
+    cargo.args(PROGRAMS.iter().flat_map(|program| ["--package", program]));
+    let folder = root.join("target");
+    let folder = match target {
+        Some(target) => {
+            cargo.arg("--target").arg(target);
+            folder.join(target)
+        }
+        None => folder,
+    };
+    process::show(&mut cargo, "building")?;
+    Ok(folder.join("release"))
+}
+
+/// Has fusionctl write its manual and completions; where they lie.
+fn assets(root: &Path, fusionctl: &Path) -> Result<PathBuf> {
+    let assets = root.join("target/dist-assets");
+    empty(&assets)?;
+    process::capture(Command::new(fusionctl).arg("man").arg(assets.join("man")), "writing the manual")?;
+    let completions = assets.join("completions");
+    fs::create_dir(&completions).with_context(|| format!("cannot create {}", completions.display()))?;
+    for (shell, name) in SHELLS {
+        let script =
+            process::capture(Command::new(fusionctl).args(["completions", shell]), "writing completions")?;
+        let path = completions.join(name);
+        fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(assets)
+}
+
+/// MLX's kernels, without which a worker does nothing on macOS; `None` on other systems.
+fn kernels(system: &str, folder: Option<OsString>) -> Result<Option<PathBuf>> {
+    if system != "macos" {
+        return Ok(None);
+    }
+    let folder = folder.with_context(|| {
+        format!("{METAL_PATH} isn't set: set it to an absolute folder, so that {KERNELS} is built there, and run this again")
+    })?;
+    let file = Path::new(&folder).join(KERNELS);
+    ensure!(
+        file.is_file(),
+        "{} isn't there: it is built with mlx-sys; 'cargo clean -p mlx-sys', then run this again",
+        file.display()
+    );
+    Ok(Some(file))
+}
+
+fn empty(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to)
+        .map(drop)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    empty(to)?;
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_macos_package_has_its_kernels_or_is_none() {
+        assert_eq!(kernels("linux", None).unwrap(), None);
+        assert!(kernels("macos", None).unwrap_err().to_string().contains(METAL_PATH));
+        let missing = kernels("macos", Some("/nonexistent".into())).unwrap_err().to_string();
+        assert!(missing.contains("/nonexistent/mlx.metallib"), "{missing}");
+    }
+
+    #[test]
+    fn a_release_is_of_the_workspaces_version_and_holds_the_programs() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        let read = |name: &str| -> toml::Table {
+            fs::read_to_string(format!("{root}/{name}")).unwrap().parse().unwrap()
+        };
+        let (cargo, package, release) =
+            (read("Cargo.toml"), read("release/dist.toml"), read("dist-workspace.toml"));
+        assert_eq!(package["package"]["version"], cargo["workspace"]["package"]["version"]);
+        let binaries: Vec<&str> = package["package"]["binaries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|name| name.as_str().unwrap())
+            .collect();
+        assert_eq!(binaries, PROGRAMS);
+        assert_eq!(package["package"]["out-dir"].as_str(), Some("../target/package"));
+        let included = release["dist"]["include"].as_array().unwrap();
+        for name in [KERNELS, "man", "completions"] {
+            assert!(
+                included.iter().any(|path| path.as_str().unwrap() == format!("target/package/{name}")),
+                "{name}"
+            );
+        }
+    }
+}
