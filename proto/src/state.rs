@@ -68,3 +68,18 @@ pub fn configuration_directory(
 pub fn snapshot_file(state_directory: &Path) -> PathBuf {
     state_directory.join("snapshot.fsnp")
 }
+
+/// Where the daemon writes its logs: `fusiond.log`, older ones as `fusiond.log.1` and so on.
+pub fn log_directory(state_directory: &Path) -> PathBuf {
+    state_directory.join("logs")
+}
+
+/// The file that the daemon logs to now.
+pub fn log_file(state_directory: &Path) -> PathBuf {
+    log_directory(state_directory).join("fusiond.log")
+}
+
+/// What the daemon couldn't log: panics, and the last words of what ended it.
+pub fn crash_log(state_directory: &Path) -> PathBuf {
+    log_directory(state_directory).join("fusiond.crash.log")
+}
