@@ -4,18 +4,32 @@ use fusion_client::{PROTOCOL, VERSION, v1};
 
 use super::table::{Field, fields};
 use super::{configuration, moments, planner, words};
+use crate::json::service::Managed;
 use crate::json::shared;
 use crate::output::Output;
 
 /// What the daemon is doing, told at `now_unix_ms`. A line that an older daemon says nothing of is left out.
-pub(crate) fn status(status: &v1::GetStatusReply, now_unix_ms: u64, output: Output) -> String {
+pub(crate) fn status(
+    status: &v1::GetStatusReply,
+    managed: Option<&Managed>,
+    now_unix_ms: u64,
+    output: Output,
+) -> String {
     let groups = [
+        vec![("service", managed.map(service))],
         machine(status, now_unix_ms, output),
         measuring(status, now_unix_ms, output),
         jobs(status),
         gain(status, output),
     ];
     format!(" {}\n{}", output.bold(&title(status, now_unix_ms)), fields(&groups.concat(), output))
+}
+
+/// "systemd, at login".
+fn service(managed: &Managed) -> String {
+    let start = managed.start.map(|start| format!(", {start}")).unwrap_or_default();
+    let by_hand = if managed.started_by_it { "" } else { "; this daemon was started by hand" };
+    format!("{}{start}{by_hand}", managed.manager)
 }
 
 /// Who measures what where.
