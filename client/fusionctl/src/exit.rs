@@ -79,7 +79,9 @@ impl From<&ClientError> for Exit {
 impl From<&ServiceError> for Exit {
     fn from(error: &ServiceError) -> Self {
         match error {
-            ServiceError::Busy | ServiceError::StillLoaded { .. } | ServiceError::DaemonStays { .. } => Self::Busy,
+            ServiceError::Busy | ServiceError::StillLoaded { .. } | ServiceError::DaemonStays { .. } => {
+                Self::Busy
+            }
             ServiceError::Io(_) => Self::Io,
             ServiceError::PropertyList(_) => Self::Internal,
             ServiceError::CannotRun { .. }

@@ -70,7 +70,10 @@ impl Uninstalled {
             dry_run,
             purge,
             steps: steps.iter().map(ToString::to_string).collect(),
-            kept: kept.iter().map(|kept| Kept { path: kept.path.display().to_string(), why: kept.why }).collect(),
+            kept: kept
+                .iter()
+                .map(|kept| Kept { path: kept.path.display().to_string(), why: kept.why })
+                .collect(),
         }
     }
 }

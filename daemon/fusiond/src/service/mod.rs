@@ -25,6 +25,7 @@ use crate::configuration;
 use crate::gates::Gates;
 use crate::jobs::Jobs;
 use crate::knowledge::Knowledge;
+use crate::logs::Filter;
 use crate::recalibration::Recalibration;
 use crate::sensors::SensorWatch;
 use crate::settings::Settings;
@@ -55,6 +56,8 @@ pub struct Parts {
     pub gates: Gates,
     /// What the user wants.
     pub configuration: watch::Receiver<configuration::Current>,
+    /// Changes what is logged.
+    pub log_filter: Filter,
     /// Reads it anew.
     pub reloader: configuration::Reloader,
     /// What measures without being asked.

@@ -50,10 +50,17 @@ fn told(wanted: &Installation, steps: &[Step], dry_run: bool) -> String {
     let programs = wanted.places.programs.display();
     if dry_run {
         let list: Vec<_> = steps.iter().map(|step| format!("would {step}")).collect();
-        return if list.is_empty() { "nothing would be done: all is in place".to_owned() } else { list.join("\n") };
+        return if list.is_empty() {
+            "nothing would be done: all is in place".to_owned()
+        } else {
+            list.join("\n")
+        };
     }
     let already = if steps.is_empty() { " already" } else { "" };
-    let mut text = format!("fusiond {VERSION} is installed{already}: it starts {} and is run from {programs}", wanted.start);
+    let mut text = format!(
+        "fusiond {VERSION} is installed{already}: it starts {} and is run from {programs}",
+        wanted.start
+    );
     if !in_path(&wanted.places.programs) {
         text += &format!("\nto have fusionctl everywhere, add it to PATH: export PATH=\"{programs}:$PATH\"");
     }
@@ -67,7 +74,9 @@ fn in_path(directory: &Path) -> bool {
 /// Where this program lies, and the others beside it. The kernel's word for it: a link in PATH isn't where they lie.
 fn own_directory() -> Result<PathBuf, Failure> {
     let own = env::current_exe().ok().and_then(|own| own.parent().map(Path::to_owned));
-    own.ok_or_else(|| Failure::ended(Exit::Internal, "this system doesn't tell where fusionctl lies: give --from"))
+    own.ok_or_else(|| {
+        Failure::ended(Exit::Internal, "this system doesn't tell where fusionctl lies: give --from")
+    })
 }
 
 fn full(path: &Path) -> Result<PathBuf, Failure> {

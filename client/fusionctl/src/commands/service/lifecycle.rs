@@ -48,7 +48,10 @@ pub(in super::super) async fn stop(socket: &SocketPath, output: Output) -> Resul
     if output.json {
         return output.print(&json::document(Schema::Stop, &Stopped { pid, stopped: true })?);
     }
-    let what = pid.map_or_else(|| "fusiond was not running".to_owned(), |pid| format!("fusiond (process {pid}) has stopped"));
+    let what = pid.map_or_else(
+        || "fusiond was not running".to_owned(),
+        |pid| format!("fusiond (process {pid}) has stopped"),
+    );
     output.print(&format!("{what}; 'fusionctl start' or the next login starts it"))
 }
 

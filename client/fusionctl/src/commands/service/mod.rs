@@ -37,7 +37,8 @@ fn usual(socket: SocketPath) -> Result<(Places, Manager), Failure> {
         Failure::ended(Exit::Config, "HOME is not set, so there is no place for an installation: set it")
     })?;
     let manager = Manager::from_environment().map_err(|error| Failure::Usage(error.to_string()))?;
-    let configuration_home = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let configuration_home =
+        env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let configuration_home = configuration_home.unwrap_or_else(|| home.join(".config"));
     let own = home.join(".fusion");
     let places = Places {
