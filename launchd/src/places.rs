@@ -54,8 +54,9 @@ impl Places {
     }
 
     /// Every directory that must be there before the daemon starts.
-    pub(crate) fn directories(&self) -> [&Path; 5] {
-        [&self.own, &self.programs, &self.definitions, self.socket_directory(), &self.state]
+    pub(crate) fn directories(&self) -> [PathBuf; 5] {
+        let socket_directory = self.socket_directory().to_owned();
+        [self.own.clone(), self.programs.clone(), self.definitions.clone(), socket_directory, self.logs()]
     }
 }
 

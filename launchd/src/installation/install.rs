@@ -33,7 +33,7 @@ pub fn plan(
     if observed.record.as_ref() != Some(&record) {
         steps.push(Step::KeepRecord { path: places.record(), record: Box::new(record.clone()) });
     }
-    steps.extend(places.directories().into_iter().skip(1).flat_map(missing_directory));
+    steps.extend(places.directories().iter().skip(1).flat_map(|directory| missing_directory(directory)));
     steps.extend(wanted.outdated()?.into_iter().map(|(from, to)| Step::PlaceProgram { from, to }));
     if observed.daemon_of_a_terminal() {
         steps.push(Step::EndDaemon(places.socket.clone()));
@@ -66,8 +66,10 @@ fn record(
     let before = observed.record.as_ref();
     let mut record = Record { registered, ..Record::new(kind, wanted.start, places) };
     record.made = before.map(|before| before.made.clone()).unwrap_or_default();
-    let all = places.directories().into_iter().chain([places.configuration.as_path()]);
-    for directory in all.flat_map(missing_with_ancestors) {
+    // Our own directory goes in any case, once it is empty.
+    let all = places.directories().into_iter().skip(1).chain([places.configuration.clone()]);
+    let missing = all.flat_map(|directory| missing_with_ancestors(&directory));
+    for directory in missing.filter(|directory| *directory != places.own) {
         if !record.made.contains(&directory) {
             record.made.push(directory);
         }

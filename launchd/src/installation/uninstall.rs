@@ -45,7 +45,7 @@ pub fn plan(places: &Places, kind: ManagerKind, extent: Extent, observed: &Obser
         Extent::Everything => places.state.clone(),
     };
     steps.extend(Some(trees).filter(|tree| tree.exists()).map(Step::RemoveTree));
-    steps.extend(directories(places, observed.record.as_ref()));
+    steps.extend(directories(observed.record.as_ref()));
     steps.extend(steps_for([unfinished(&places.record()), places.record()]));
     if places.own.exists() {
         steps.push(Step::RemoveEmptyDirectory(places.own.clone()));
@@ -64,9 +64,9 @@ fn programs(places: &Places, record: Option<&Record>) -> Vec<PathBuf> {
 }
 
 /// The directories that weren't there before, the innermost first.
-fn directories(places: &Places, record: Option<&Record>) -> Vec<Step> {
+fn directories(record: Option<&Record>) -> Vec<Step> {
     let made = record.map(|record| record.made.clone()).unwrap_or_default();
-    let mut made: Vec<_> = made.into_iter().filter(|path| *path != places.own && path.exists()).collect();
+    let mut made: Vec<_> = made.into_iter().filter(|path| path.exists()).collect();
     made.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
     made.into_iter().map(Step::RemoveEmptyDirectory).collect()
 }

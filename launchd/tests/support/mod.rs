@@ -19,11 +19,14 @@ pub struct FakeLaunchd {
 impl FakeLaunchd {
     pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("../launchd/tests/fake/launchctl");
+        // Whichever crate's test this is.
+        let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+        let fake =
+            folders.map(|folder| folder.join("launchd/tests/fake/launchctl")).find(|file| file.exists());
         let script = format!(
             "#!/bin/sh\nFAKE_LAUNCHD='{}' exec python3 '{}' \"$@\"\n",
             directory.path().display(),
-            fake.canonicalize().unwrap().display()
+            fake.unwrap().display()
         );
         let program = directory.path().join("launchctl");
         fs::write(&program, script).unwrap();

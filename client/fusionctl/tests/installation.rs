@@ -1,0 +1,352 @@
+//! Installing into homes of their own, with a launchd that behaves as launchd is known to, and being killed at every step of it.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+#[path = "../../../launchd/tests/support/mod.rs"]
+mod launchd;
+mod runner;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use launchd::FakeLaunchd;
+use runner::Run;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A home, programs to install, and a launchd.
+struct Place {
+    directory: TempDir,
+    launchd: FakeLaunchd,
+}
+
+impl Place {
+    fn new() -> Self {
+        let place = Self { directory: tempfile::tempdir().unwrap(), launchd: FakeLaunchd::new() };
+        place.build("1");
+        fs::create_dir(place.home()).unwrap();
+        // Something of the user's that must outlive everything.
+        fs::create_dir(place.home().join("Library")).unwrap();
+        fs::write(place.home().join("Library/notes"), "mine").unwrap();
+        place
+    }
+
+    fn home(&self) -> PathBuf {
+        self.directory.path().join("home")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home().join(name)
+    }
+
+    /// Programs of a version in a folder that a compiler might have written.
+    fn build(&self, version: &str) {
+        let folder = self.directory.path().join("build");
+        fs::create_dir_all(&folder).unwrap();
+        for name in ["fusiond", "fusion-worker", "fusionctl", "mlx.metallib"] {
+            fs::write(folder.join(name), format!("#!/bin/sh\n# {name} {version}\n")).unwrap();
+            fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = runner::command(Path::new(""), arguments);
+        command.env("HOME", self.home()).env("PATH", std::env::var_os("PATH").unwrap());
+        command.env("FUSION_SERVICE_MANAGER", self.launchd.name());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        self.command(arguments).output().unwrap().into()
+    }
+
+    fn fine(&self, arguments: &[&str]) -> String {
+        let run = self.run(arguments);
+        assert_eq!(run.code, 0, "{arguments:?}: {}", run.stderr);
+        run.stdout
+    }
+
+    fn install(&self, more: &[&str]) -> String {
+        let build = self.directory.path().join("build");
+        self.fine(&[&["install", "--from", build.to_str().unwrap()], more].concat())
+    }
+
+    /// Every file with its content, every directory; and what launchd holds.
+    fn everything(&self) -> (BTreeMap<PathBuf, Option<Vec<u8>>>, Option<(String, String)>) {
+        let mut found = BTreeMap::new();
+        let mut folders = vec![self.home()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                let content = (!path.is_dir()).then(|| fs::read(&path).unwrap());
+                if path.is_dir() {
+                    folders.push(path.clone());
+                }
+                found.insert(path.strip_prefix(self.home()).unwrap().to_owned(), content);
+            }
+        }
+        (found, self.launchd.loaded())
+    }
+
+    /// Runs to the first step, to the second and so on, each time killed there, and each time mended by the same command. `prepare` makes what is
+    /// there before; `check` looks at what a killed run leaves.
+    fn killed_everywhere(arguments: &[&str], prepare: fn(&Self), check: fn(&Self)) {
+        let whole = Self::new();
+        prepare(&whole);
+        whole.with_build(arguments);
+        let (expected, held) = whole.everything();
+        let home = |place: &Self, bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            text.replace(place.directory.path().to_str().unwrap(), "/place")
+        };
+        let mut step = 0;
+        loop {
+            let place = Self::new();
+            prepare(&place);
+            let mut command = place.command(arguments);
+            command.args(place.from(arguments)).env("FUSION_CRASH_AT_STEP", step.to_string());
+            let ended = command.output().unwrap();
+            check(&place);
+            if ended.status.success() {
+                assert!(step > 5, "only {step} steps were seen");
+                return;
+            }
+            assert_eq!(ended.status.signal(), Some(9), "{}", String::from_utf8_lossy(&ended.stderr));
+            place.with_build(arguments);
+            let (found, now_held) = place.everything();
+            let names = |all: &BTreeMap<PathBuf, _>| all.keys().cloned().collect::<Vec<_>>();
+            assert_eq!(names(&found), names(&expected), "killed at step {step}");
+            for (path, content) in &found {
+                let (content, expected) = (content.as_ref(), expected[path].as_ref());
+                let (found, wanted) =
+                    (content.map(|bytes| home(&place, bytes)), expected.map(|bytes| home(&whole, bytes)));
+                assert_eq!(found, wanted, "{} after a kill at step {step}", path.display());
+            }
+            let plist = |place: &Self, held: &Option<(String, String)>| {
+                held.as_ref().map(|(service, text)| (service.clone(), home(place, text.as_bytes())))
+            };
+            assert_eq!(plist(&place, &now_held), plist(&whole, &held), "killed at step {step}");
+            step += 1;
+        }
+    }
+
+    fn from(&self, arguments: &[&str]) -> Vec<String> {
+        match arguments.first() {
+            Some(&"install") => {
+                vec!["--from".to_owned(), self.directory.path().join("build").display().to_string()]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn with_build(&self, arguments: &[&str]) {
+        let from = self.from(arguments);
+        let from: Vec<_> = from.iter().map(String::as_str).collect();
+        self.fine(&[arguments, &from].concat());
+    }
+
+    /// What lies where programs are run from is whole: of one version or the other.
+    fn programs_are_whole(&self) {
+        for name in ["fusiond", "fusion-worker", "fusionctl", "mlx.metallib"] {
+            let path = self.path(".fusion/bin").join(name);
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            let versions = ["1", "2"].map(|version| format!("#!/bin/sh\n# {name} {version}\n"));
+            assert!(versions.contains(&text), "{}: {text}", path.display());
+        }
+    }
+}
+
+#[test]
+fn an_installation_comes_is_changed_and_goes() {
+    let place = Place::new();
+    let before = place.everything();
+    let dry = place.install(&["--at-login", "--dry-run"]);
+    assert!(dry.lines().count() > 8 && dry.lines().all(|line| line.starts_with("would ")), "{dry}");
+    assert_eq!(place.everything(), before);
+
+    let told = place.install(&["--at-login"]);
+    assert!(told.contains("starts at login") && told.contains("PATH"), "{told}");
+    let (service, plist) = place.launchd.loaded().unwrap();
+    assert_eq!(service, format!("gui/{}/dev.fusion.fusiond", launchd::user()));
+    assert!(plist.contains(&format!("<string>{}</string>", place.path(".fusion/bin/fusiond").display())));
+    let mode = fs::metadata(place.path(".fusion/run")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let installed = place.everything();
+
+    // Again: nothing to do, and nothing is booted out for it.
+    let calls = place.launchd.calls().len();
+    assert!(place.install(&[]).contains("installed already: it starts at login"));
+    assert_eq!(place.everything(), installed);
+    assert!(place.launchd.calls()[calls..].iter().all(|call| call.starts_with("print")));
+
+    // An upgrade changes the programs; launchd keeps what it has, and the daemon notices by itself.
+    place.build("2");
+    place.install(&[]);
+    place.programs_are_whole();
+    assert!(fs::read_to_string(place.path(".fusion/bin/fusiond")).unwrap().contains("fusiond 2"));
+    assert!(place.launchd.calls()[calls..].iter().all(|call| call.starts_with("print")));
+
+    // Another start is another definition, which launchd must be given anew.
+    place.install(&["--on-demand"]);
+    assert!(place.launchd.loaded().unwrap().1.contains("<key>RunAtLoad</key>\n\t<false/>"));
+
+    // What was measured, and the user's configuration.
+    fs::create_dir_all(place.path(".local/state/fusion/records")).unwrap();
+    fs::write(place.path(".local/state/fusion/records/a"), "measured").unwrap();
+    fs::create_dir_all(place.path(".config/fusion")).unwrap();
+    let told = place.fine(&["uninstall"]);
+    for text in ["removed ", "uninstalled", "kept ", "--purge"] {
+        assert!(told.contains(text), "{text}: {told}");
+    }
+    assert_eq!(place.launchd.loaded(), None);
+    assert!(!place.path(".fusion").exists());
+    assert!(place.path(".local/state/fusion/records/a").exists());
+
+    // Back again, and all of it gone.
+    place.install(&["--on-demand"]);
+    assert_eq!(place.run(&["uninstall", "--purge"]).code, 2, "there is nobody to ask");
+    place.fine(&["uninstall", "--purge", "--yes"]);
+    assert!(!place.path(".local/state/fusion").exists());
+    assert!(place.fine(&["uninstall"]).contains("not installed"));
+    assert_eq!(fs::read_to_string(place.path("Library/notes")).unwrap(), "mine");
+}
+
+#[test]
+fn a_home_is_afterwards_as_it_was() {
+    let place = Place::new();
+    let before = place.everything();
+    place.install(&["--on-demand"]);
+    // What a daemon leaves behind.
+    for file in
+        [".local/state/fusion/index/x", ".local/state/fusion/logs/fusiond.log", ".fusion/run/fusiond.lock"]
+    {
+        fs::create_dir_all(place.path(file).parent().unwrap()).unwrap();
+        fs::write(place.path(file), "x").unwrap();
+    }
+    fs::create_dir_all(place.path(".config/fusion")).unwrap();
+    place.fine(&["uninstall", "--purge", "--yes"]);
+    assert_eq!(place.everything(), before);
+}
+
+#[test]
+fn killed_at_any_step_of_an_install_the_next_one_mends_it() {
+    Place::killed_everywhere(&["install", "--at-login"], |_| {}, Place::programs_are_whole);
+}
+
+#[test]
+fn killed_at_any_step_of_an_upgrade_the_next_one_mends_it() {
+    let prepare = |place: &Place| {
+        place.install(&["--at-login"]);
+        place.build("2");
+    };
+    Place::killed_everywhere(&["install", "--on-demand"], prepare, Place::programs_are_whole);
+}
+
+#[test]
+fn killed_at_any_step_of_an_uninstall_the_next_one_mends_it() {
+    let prepare = |place: &Place| {
+        place.install(&["--at-login"]);
+        fs::write(place.path(".fusion/run/fusiond.lock"), "").unwrap();
+    };
+    Place::killed_everywhere(&["uninstall", "--purge", "--yes"], prepare, |_| {});
+}
+
+#[test]
+fn programs_that_lie_where_they_are_run_from_stay() {
+    let place = Place::new();
+    let build = place.directory.path().join("build");
+    place.install(&["--on-demand", "--bin-dir", build.to_str().unwrap()]);
+    assert!(!place.path(".fusion/bin").exists());
+    let told = place.fine(&["uninstall"]);
+    assert!(told.contains("not put there"), "{told}");
+    assert!(build.join("fusiond").exists());
+}
+
+#[test]
+fn moving_the_programs_removes_them_where_they_were() {
+    let place = Place::new();
+    place.install(&["--on-demand"]);
+    let elsewhere = place.path("elsewhere");
+    place.install(&["--bin-dir", elsewhere.to_str().unwrap()]);
+    assert!(elsewhere.join("fusiond").exists() && !place.path(".fusion/bin/fusiond").exists());
+    assert!(place.launchd.loaded().unwrap().1.contains("elsewhere/fusiond"));
+    place.fine(&["uninstall", "--purge", "--yes"]);
+    assert!(!elsewhere.exists());
+}
+
+#[test]
+fn looking_never_starts_a_daemon() {
+    let place = Place::new();
+    place.install(&["--on-demand"]);
+    // launchd's socket: a connection would start the daemon.
+    let socket = UnixListener::bind(place.path(".fusion/run/fusiond.sock")).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    for verb in ["status", "metrics"] {
+        let run = place.run(&[verb]);
+        assert_eq!(run.code, 69, "{}", run.stderr);
+        assert!(run.stderr.contains("launchd starts it with the first client"), "{}", run.stderr);
+    }
+    let failures = json!({"count": 5, "reason": "the disk is full", "at_unix_ms": 1, "version": "1"});
+    fs::write(place.path(".fusion/run/fusiond.failures"), failures.to_string()).unwrap();
+    let run = place.run(&["status"]);
+    assert!(run.stderr.contains("(5 in a row): the disk is full"), "{}", run.stderr);
+    place.fine(&["stop"]);
+    let run = place.run(&["status"]);
+    assert!(run.stderr.contains("it was stopped: 'fusionctl start'"), "{}", run.stderr);
+    assert!(socket.accept().is_err(), "somebody connected");
+    // What was stopped twice is stopped.
+    assert!(place.fine(&["stop"]).contains("was not running"));
+}
+
+#[test]
+fn what_launchctl_refuses_is_told_with_command_code_and_meaning() {
+    let place = Place::new();
+    place.launchd.change(|state| state["domains"] = json!([]));
+    let build = place.directory.path().join("build");
+    let run = place.run(&["install", "--at-login", "--from", build.to_str().unwrap()]);
+    assert_eq!(run.code, 78);
+    for text in ["launchctl enable user/", "exit code 125", "log in on the screen"] {
+        assert!(run.stderr.contains(text), "{text}: {}", run.stderr);
+    }
+    // The session is there: the same command goes on where it was.
+    let user = launchd::user();
+    place.launchd.change(|state| state["domains"] = json!([format!("gui/{user}"), format!("user/{user}")]));
+    place.install(&["--at-login"]);
+    assert!(place.launchd.loaded().is_some());
+}
+
+#[test]
+fn without_a_terminal_the_start_must_be_said_and_programs_must_be_there() {
+    let place = Place::new();
+    let run = place.run(&["install"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("--at-login") && run.stderr.contains("--on-demand"), "{}", run.stderr);
+    let empty = place.path("Library");
+    let run = place.run(&["install", "--at-login", "--from", empty.to_str().unwrap()]);
+    assert_eq!(run.code, 78);
+    assert!(run.stderr.contains("there is no 'fusion-worker'"), "{}", run.stderr);
+    let run = place.run(&["start"]);
+    assert_eq!(run.code, 78);
+    assert!(run.stderr.contains("'fusionctl install'"), "{}", run.stderr);
+}
+
+#[test]
+fn documents_tell_the_steps() {
+    let place = Place::new();
+    let build = place.directory.path().join("build");
+    let from = build.to_str().unwrap();
+    let installed: Value =
+        serde_json::from_str(&place.fine(&["install", "--on-demand", "--from", from, "--json"])).unwrap();
+    assert_eq!(installed["schema"], "fusionctl.install/1");
+    assert_eq!((&installed["manager"], &installed["start"]), (&json!("launchd"), &json!("on_demand")));
+    assert_eq!(installed["programs"], place.path(".fusion/bin").to_str().unwrap());
+    assert!(installed["steps"].as_array().unwrap().len() > 8);
+    let removed: Value = serde_json::from_str(&place.fine(&["uninstall", "--json"])).unwrap();
+    assert_eq!(removed["schema"], "fusionctl.uninstall/1");
+    assert_eq!((&removed["purge"], &removed["dry_run"]), (&json!(false), &json!(false)));
+}
