@@ -62,7 +62,8 @@ pub struct Record {
     pub configuration: PathBuf,
     /// Directories that weren't there before, each after the one that holds it.
     pub made: Vec<PathBuf>,
-    /// The definitions that the manager was last given, one after the other: launchd goes by a copy of its own, whatever the file says.
+    /// What the manager was last given: when to start, and the definitions one after the other. launchd goes by a copy of
+    /// its own, whatever the file says.
     pub registered: Option<String>,
 }
 

@@ -13,9 +13,9 @@ use tonic::service::InterceptorLayer;
 use tonic::transport::Server;
 
 /// Nobody came for so long: all who waited have their answer.
-const IDLE: Duration = Duration::from_secs(2);
+const IDLE: Duration = Duration::from_secs(1);
 /// At the latest: the next start may do better.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// Answers every call with `reason`, until nobody comes any more.
 ///

@@ -25,7 +25,9 @@ pub fn plan(
 ) -> Result<Vec<Step>, ServiceError> {
     let places = &wanted.places;
     let definitions = definitions(kind, wanted.start, places)?;
-    let registered: String = definitions.iter().map(|file| file.text.as_str()).collect();
+    // systemd's units are the same for both; what is enabled of them isn't.
+    let texts: String = definitions.iter().map(|file| file.text.as_str()).collect();
+    let registered = format!("starts {}\n{texts}", wanted.start);
     let known = observed.record.as_ref().and_then(|record| record.registered.clone());
     let record = record(wanted, kind, observed, known.clone());
 

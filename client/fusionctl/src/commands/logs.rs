@@ -104,7 +104,9 @@ fn replaced(current: Option<&File>, path: &Path) -> bool {
 fn open(path: &Path) -> Result<Option<File>, Failure> {
     match File::open(path) {
         Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(unreadable(path, &error)),
     }
 }
