@@ -27,6 +27,7 @@ pub(crate) struct Status {
     configuration: Option<Configuration>,
     planner: Option<Planner>,
     worker: Option<Part>,
+    last_worker_trouble: Option<WorkerTrouble>,
     store: Option<Store>,
     running: Option<Job>,
     waiting: Vec<Job>,
@@ -104,6 +105,10 @@ impl Status {
             configuration: status.configuration.as_ref().map(Into::into),
             planner: status.planner.as_ref().map(Into::into),
             worker: status.worker.as_ref().map(Into::into),
+            last_worker_trouble: status.last_worker_trouble.as_ref().map(|trouble| WorkerTrouble {
+                reason: trouble.reason.clone(),
+                at: time(trouble.at_unix_ms),
+            }),
             store: status.store.as_ref().map(Into::into),
             running: status.running.as_ref().map(Into::into),
             waiting: status.waiting.iter().map(Into::into).collect(),
@@ -112,6 +117,12 @@ impl Status {
             service,
         }
     }
+}
+
+#[derive(Debug, Serialize)]
+struct WorkerTrouble {
+    reason: String,
+    at: String,
 }
 
 impl From<&v1::ClientsSummary> for Clients {
