@@ -26,7 +26,12 @@ WantedBy=sockets.target
 
 /// The daemon.
 pub(super) fn service(arguments: &[String]) -> String {
-    let command = arguments.iter().map(|argument| quoted(argument)).collect::<Vec<_>>().join(" ");
+    // Variables are looked for in arguments only, not in the program's path: a dollar is doubled there and stays single here.
+    let words = arguments
+        .iter()
+        .enumerate()
+        .map(|(place, word)| if place == 0 { quoted(word) } else { quoted(&word.replace('$', "$$")) });
+    let command = words.collect::<Vec<_>>().join(" ");
     format!(
         "\
 # Written by 'fusionctl install', removed by 'fusionctl uninstall'.
@@ -60,7 +65,7 @@ fn quoted(word: &str) -> String {
     for c in word.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
-            '%' | '$' => quoted.extend([c, c]),
+            '%' => quoted.push_str("%%"),
             c => quoted.push(c),
         }
     }
@@ -79,7 +84,9 @@ mod tests {
 
     #[test]
     fn odd_paths_stay_one_word() {
-        assert_eq!(quoted(r#"/my "code" 100%/$x\y"#), r#""/my \"code\" 100%%/$$x\\y""#);
+        assert_eq!(quoted(r#"/my "code" 100%/$x\y"#), r#""/my \"code\" 100%%/$x\\y""#);
+        let command = service(&["/my $code/fusiond".to_owned(), "/my $code".to_owned()]);
+        assert!(command.contains(r#"ExecStart="/my $code/fusiond" "/my $$code""#), "{command}");
         assert_eq!(without_specifiers("/100% mine/s"), "/100%% mine/s");
     }
 }
