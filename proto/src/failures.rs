@@ -66,7 +66,9 @@ impl FailedStarts {
 }
 
 fn fresh(socket: &SocketPath) -> PathBuf {
-    socket.as_path().with_extension("failures.new")
+    let mut name = socket.failures_file().into_os_string();
+    name.push(".new");
+    name.into()
 }
 
 #[cfg(test)]

@@ -34,10 +34,11 @@ fn json() {
     let directory = support::directory();
     let file = directory.path().join("ratio.svg");
     let file = file.to_str().unwrap();
-    let cases: [(&str, &[&str]); 25] = [
+    let cases: [(&str, &[&str]); 26] = [
         ("status.json", &["status"]),
         ("config-show.json", &["config", "show"]),
         ("config-reload.json", &["config", "reload"]),
+        ("log-level.json", &["log-level", "fusiond=debug"]),
         ("pause.json", &["pause", "--for", "30m"]),
         ("resume.json", &["resume"]),
         ("history.json", &["history", "512x896x4864", "--limit", "2"]),

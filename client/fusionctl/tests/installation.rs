@@ -350,3 +350,69 @@ fn documents_tell_the_steps() {
     assert_eq!(removed["schema"], "fusionctl.uninstall/1");
     assert_eq!((&removed["purge"], &removed["dry_run"]), (&json!(false), &json!(false)));
 }
+
+#[test]
+fn two_runs_at_once_do_not_mix() {
+    let place = Place::new();
+    place.install(&["--on-demand"]);
+    // Another run is at work: it holds the directory.
+    let held = fs::File::open(place.path(".fusion")).unwrap();
+    held.lock().unwrap();
+    let build = place.directory.path().join("build");
+    for arguments in [&["uninstall"][..], &["stop"], &["install", "--from", build.to_str().unwrap()]] {
+        let run = place.run(arguments);
+        assert_eq!(run.code, 75, "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.contains("another fusionctl"), "{}", run.stderr);
+    }
+    drop(held);
+    assert!(place.install(&[]).contains("already"));
+}
+
+#[test]
+fn logs_are_printed_oldest_first_and_followed_over_a_roll() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+
+    let place = Place::new();
+    let none = place.run(&["logs"]);
+    assert_eq!(none.code, 69, "{}", none.stderr);
+    let logs = place.path(".local/state/fusion/logs");
+    fs::create_dir_all(&logs).unwrap();
+    let log = logs.join("fusiond.log");
+    fs::write(logs.join("fusiond.log.2"), "a\nb\n").unwrap();
+    fs::write(logs.join("fusiond.log.1"), "c\n").unwrap();
+    fs::write(&log, "d\ne\n").unwrap();
+    assert_eq!(place.fine(&["logs"]), "a\nb\nc\nd\ne\n");
+    assert_eq!(place.fine(&["logs", "-n", "3"]), "c\nd\ne\n");
+    let document: Value = serde_json::from_str(&place.fine(&["logs", "-n", "1", "--json"])).unwrap();
+    assert_eq!((&document["schema"], &document["lines"]), (&json!("fusionctl.logs/1"), &json!(["e"])));
+
+    let mut following =
+        place.command(&["logs", "-f", "-n", "1"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let printed = BufReader::new(following.stdout.take().unwrap());
+    let (sender, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || printed.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    let next = || lines.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    assert_eq!(next(), "e");
+    let append = |text: &str| {
+        fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&log)
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
+    };
+    append("f\n");
+    assert_eq!(next(), "f");
+    // Whatever the follower does at that moment: no line is lost.
+    for round in 0..20 {
+        append(&format!("g{round}\n"));
+        fs::rename(&log, logs.join("fusiond.log.1")).unwrap();
+        append(&format!("h{round}\n"));
+        assert_eq!([next(), next()], [format!("g{round}"), format!("h{round}")]);
+    }
+    following.kill().unwrap();
+    following.wait().unwrap();
+    fs::write(logs.join("fusiond.crash.log"), "its last words\n").unwrap();
+    assert_eq!(place.fine(&["logs", "--crashes"]), "its last words\n");
+}

@@ -39,6 +39,7 @@ pub fn plan(places: &Places, kind: ManagerKind, extent: Extent, observed: &Obser
         places.socket.as_path().to_owned(),
         places.socket.lock_file(),
         places.socket.failures_file(),
+        unfinished(&places.socket.failures_file()),
     ]));
     let trees = match extent {
         Extent::Program => places.logs(),

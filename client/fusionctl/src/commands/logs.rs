@@ -78,14 +78,16 @@ async fn follow(path: &Path, from: u64, output: Output) -> Result<(), Failure> {
         io::Seek::seek(file, io::SeekFrom::Start(from)).map_err(|error| unreadable(path, &error))?;
     }
     loop {
+        // First the question, then the rest of the old file: after it was set aside nothing is added.
+        let replaced = replaced(current.as_ref(), path);
         if let Some(file) = &mut current {
             pass_on(file, path, output)?;
         }
-        if replaced(current.as_ref(), path) {
+        if replaced {
             current = open(path)?;
-            continue;
+        } else {
+            tokio::time::sleep(INTERVAL).await;
         }
-        tokio::time::sleep(INTERVAL).await;
     }
 }
 

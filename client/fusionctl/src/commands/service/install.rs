@@ -8,7 +8,7 @@ use fusion_client::{SocketPath, VERSION};
 use fusion_service::installation::{self, Installation, Observed, Step, exclusive, install_plan, sources};
 use fusion_service::{Checkpoints, Record, Start};
 
-use super::usual;
+use super::{tell, usual};
 use crate::arguments::Install;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -36,8 +36,7 @@ pub(in super::super) fn run(command: &Install, socket: SocketPath, output: Outpu
     let observed = Observed::look(&wanted.places, &manager)?;
     let steps = install_plan(&wanted, manager.kind(), &observed)?;
     if !command.dry_run {
-        let tell = |step: &Step| output.tell(&step.to_string());
-        installation::perform(&steps, &manager, &Checkpoints::from_environment(), tell)?;
+        installation::perform(&steps, &manager, &Checkpoints::from_environment(), |step| tell(step, output))?;
     }
     if output.json {
         let installed = Installed::new(&wanted, manager.kind(), &steps, command.dry_run);

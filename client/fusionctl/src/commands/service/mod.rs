@@ -10,7 +10,7 @@ use std::env;
 use std::path::PathBuf;
 
 use fusion_client::SocketPath;
-use fusion_service::installation::{self, is_installed};
+use fusion_service::installation::{self, Step, is_installed};
 use fusion_service::manager::{Manager, ManagerKind, ManagerState};
 use fusion_service::places::{Places, definitions_directory};
 use fusion_service::{Record, ServiceError, Start, running};
@@ -18,6 +18,7 @@ use fusion_service::{Record, ServiceError, Start, running};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json::service::Managed;
+use crate::output::Output;
 
 pub(super) use install::run as install;
 pub(super) use lifecycle::{restart, start, stop};
@@ -123,6 +124,13 @@ impl Service {
 /// Looks at the manager before anybody connects to `socket`: `None` where none has to do with it.
 pub(super) fn awake(socket: &SocketPath) -> Result<Option<Managed>, Failure> {
     Service::of(socket)?.map(|service| service.awake()).transpose()
+}
+
+/// What is done now, for a person who waits. Directories that go with their content are no news.
+fn tell(step: &Step, output: Output) {
+    if !matches!(step, Step::RemoveEmptyDirectory(_) | Step::KeepRecord { .. }) {
+        output.tell(&step.to_string());
+    }
 }
 
 impl From<ServiceError> for Failure {

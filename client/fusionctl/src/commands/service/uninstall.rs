@@ -6,7 +6,7 @@ use fusion_service::installation::{
     self, Extent, Kept, Observed, Step, exclusive, kept, recorded, uninstall_plan,
 };
 
-use super::usual;
+use super::{tell, usual};
 use crate::arguments::Uninstall;
 use crate::commands::confirm;
 use crate::failure::Failure;
@@ -29,8 +29,7 @@ pub(in super::super) fn run(command: &Uninstall, socket: SocketPath, output: Out
         }
     }
     if !command.dry_run {
-        let tell = |step: &Step| output.tell(&step.to_string());
-        installation::perform(&steps, &manager, &Checkpoints::from_environment(), tell)?;
+        installation::perform(&steps, &manager, &Checkpoints::from_environment(), |step| tell(step, output))?;
     }
     drop(alone);
     let kept = kept(&places, record.as_ref());
