@@ -224,7 +224,7 @@ async fn drain_when_replaced(program: OwnProgram, replaced: CancellationToken, d
             drain.cancel();
         }
         Err(error) => {
-            tracing::warn!("a new program won't be noticed: {error}; 'fusionctl restart' starts it")
+            tracing::warn!("a new program won't be noticed: {error}; 'fusionctl restart' starts it");
         }
     }
 }

@@ -35,9 +35,8 @@ impl Observed {
     /// Whether a daemon runs that the manager didn't start.
     pub(super) fn daemon_of_a_terminal(&self) -> bool {
         match (self.daemon, self.manager) {
-            (None, _) => false,
             (Some(lock), ManagerState::Running { pid: Some(pid) }) => lock != pid,
-            (Some(_), ManagerState::Running { pid: None }) => false,
+            (None, _) | (Some(_), ManagerState::Running { pid: None }) => false,
             (Some(_), _) => true,
         }
     }

@@ -96,7 +96,7 @@ impl Step {
             }
             Self::WriteDefinition(file) => files::write(&file.path, &file.text, checkpoints)?,
             Self::Register { definitions, start, .. } => {
-                manager.register(definitions, *start, checkpoints)?
+                manager.register(definitions, *start, checkpoints)?;
             }
             Self::Start { definitions, .. } => manager.start(definitions, checkpoints)?,
             Self::Unregister(_) => manager.unregister(checkpoints)?,

@@ -146,7 +146,7 @@ impl Launchctl {
                 }
                 (AfterBootstrap::TryAgain, _) if start.elapsed() < self.patience.limit => {}
                 (AfterBootstrap::BootOut, _) if start.elapsed() < self.patience.limit => {
-                    self.unload(checkpoints)?
+                    self.unload(checkpoints)?;
                 }
                 _ => return Err(ended.failure()),
             }

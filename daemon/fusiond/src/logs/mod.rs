@@ -121,7 +121,10 @@ pub fn log_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let message = panic.payload_as_str().unwrap_or("no message");
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let message =
+            text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
         tracing::error!(place, "a panic: {message}");
         eprintln!("fusiond {} (process {}):", env!("CARGO_PKG_VERSION"), std::process::id());
         usual(panic);
