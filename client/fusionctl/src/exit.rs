@@ -45,7 +45,7 @@ Exit codes:
   69   the daemon is not running, or does not answer
   70   internal error
   74   the store, the disk or the output failed
-  75   busy, full or shutting down: try again
+  75   busy, full or shutting down, or another fusionctl installs: try again
   77   the socket belongs to another user
   78   something is missing or does not fit together: socket path, worker, versions, installation, its manager
   130  interrupted by Ctrl-C

@@ -411,3 +411,60 @@ fn logs_are_printed_oldest_first_and_followed_over_a_roll() {
     fs::write(logs.join("fusiond.crash.log"), "its last words\n").unwrap();
     assert_eq!(place.fine(&["logs", "--crashes"]), "its last words\n");
 }
+
+#[test]
+fn a_daemon_of_a_terminal_is_ended_before_the_manager_takes_the_socket() {
+    let place = Place::new();
+    fs::create_dir_all(place.path(".fusion/run")).unwrap();
+    let lock = place.path(".fusion/run/fusiond.lock");
+    let script = "import fcntl, os, sys, time\nlock = open(sys.argv[1], 'w')\nfcntl.flock(lock, fcntl.LOCK_EX)\nlock.write(str(os.getpid()))\nlock.flush()\ntime.sleep(600)";
+    let mut daemon = Command::new("python3").args(["-c", script]).arg(&lock).spawn().unwrap();
+    while fs::read_to_string(&lock).unwrap_or_default().is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let dry = place.install(&["--on-demand", "--dry-run"]);
+    assert!(dry.contains("end the daemon that a terminal started"), "{dry}");
+    assert_eq!(daemon.try_wait().unwrap(), None);
+    place.install(&["--on-demand"]);
+    assert_eq!(daemon.wait().unwrap().signal(), Some(15));
+}
+
+#[test]
+fn purging_keeps_the_users_configuration_and_never_a_home() {
+    let place = Place::new();
+    let state = place.path("try");
+    let run = |arguments: &[&str], state: &Path| -> Run {
+        place.command(arguments).env("FUSION_STATE_DIR", state).output().unwrap().into()
+    };
+    let build = place.directory.path().join("build");
+    let install = ["install", "--on-demand", "--from", build.to_str().unwrap()];
+    assert_eq!(run(&install, &state).code, 0);
+    fs::create_dir_all(state.join("config")).unwrap();
+    fs::write(state.join("config/config.toml"), "").unwrap();
+    fs::write(state.join("planner.json"), "{}").unwrap();
+    let purged = run(&["uninstall", "--purge", "--yes"], &state);
+    assert_eq!(purged.code, 0, "{}", purged.stderr);
+    assert!(purged.stdout.contains("your own files"), "{}", purged.stdout);
+    assert!(state.join("config/config.toml").exists() && !state.join("planner.json").exists());
+
+    assert_eq!(run(&install, &place.home()).code, 0);
+    let refused = run(&["uninstall", "--purge", "--yes"], &place.home());
+    assert_eq!(refused.code, 78);
+    assert!(refused.stderr.contains("holds your home"), "{}", refused.stderr);
+    assert!(place.path("Library/notes").exists());
+}
+
+#[test]
+fn links_to_the_programs_are_in_place() {
+    let place = Place::new();
+    let links = place.path("opt");
+    fs::create_dir(&links).unwrap();
+    for name in ["fusiond", "fusion-worker", "fusionctl", "mlx.metallib"] {
+        std::os::unix::fs::symlink(place.directory.path().join("build").join(name), links.join(name))
+            .unwrap();
+    }
+    place.install(&["--on-demand", "--bin-dir", links.to_str().unwrap()]);
+    assert!(links.join("fusiond").symlink_metadata().unwrap().is_symlink());
+    place.fine(&["uninstall"]);
+    assert!(links.join("fusiond").exists());
+}

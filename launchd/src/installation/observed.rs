@@ -1,7 +1,5 @@
 //! What is there before a run.
 
-use fusion_proto::endpoint::SocketPath;
-
 use super::Installation;
 use crate::error::ServiceError;
 use crate::files;
@@ -27,9 +25,7 @@ impl Observed {
     /// [`ServiceError::Record`] and those of the manager's program.
     pub fn look(places: &Places, manager: &Manager) -> Result<Self, ServiceError> {
         let record = Record::read(&places.record())?;
-        let socket = record.as_ref().and_then(|record| SocketPath::new(&record.socket).ok());
-        let socket = socket.as_ref().unwrap_or(&places.socket);
-        Ok(Self { record, manager: manager.state()?, daemon: running::holder(socket) })
+        Ok(Self { record, manager: manager.state()?, daemon: running::holder(&places.socket) })
     }
 
     /// Whether a daemon runs that the manager didn't start.
@@ -55,9 +51,9 @@ impl Installation {
         Ok(outdated)
     }
 
-    /// Whether a source is run from where it lies.
+    /// Whether a source is run from where it lies, be it through a link: Homebrew's directory of programs has links to them.
     pub(super) fn in_place(&self, from: &std::path::Path) -> bool {
-        let directory = from.parent().and_then(|directory| directory.canonicalize().ok());
-        directory.is_some() && directory == self.places.programs.canonicalize().ok()
+        let to = self.places.programs.join(from.file_name().unwrap_or_default());
+        to.canonicalize().is_ok_and(|to| from.canonicalize().is_ok_and(|from| from == to))
     }
 }

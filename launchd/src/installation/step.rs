@@ -1,8 +1,9 @@
 //! One step of a plan.
 
 use std::fmt;
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use fusion_proto::endpoint::SocketPath;
@@ -59,7 +60,12 @@ pub enum Step {
     /// Removes a file.
     RemoveFile(PathBuf),
     /// Removes a directory and all that is in it.
-    RemoveTree(PathBuf),
+    RemoveTree {
+        /// The directory.
+        path: PathBuf,
+        /// What stays, and with it the directory: an entry of it.
+        except: Option<PathBuf>,
+    },
     /// Removes a directory if nothing is in it.
     RemoveEmptyDirectory(PathBuf),
 }
@@ -79,7 +85,12 @@ impl fmt::Display for Step {
             Self::Unregister(manager) => write!(f, "stop {} and take it from {manager}", manager.service()),
             Self::Forget(manager) => write!(f, "let {manager} forget {}", manager.service()),
             Self::RemoveFile(path) => write!(f, "remove {}", path.display()),
-            Self::RemoveTree(path) => write!(f, "remove {} with all that is in it", path.display()),
+            Self::RemoveTree { path, except: None } => {
+                write!(f, "remove {} with all that is in it", path.display())
+            }
+            Self::RemoveTree { path, except: Some(stays) } => {
+                write!(f, "remove all that is in {} but {}", path.display(), stays.display())
+            }
             Self::RemoveEmptyDirectory(path) => write!(f, "remove {} if it is empty", path.display()),
         }
     }
@@ -102,24 +113,39 @@ impl Step {
             Self::Unregister(_) => manager.unregister(checkpoints)?,
             Self::Forget(_) => manager.forget()?,
             Self::RemoveFile(path) => files::remove(path)?,
-            Self::RemoveTree(path) => match fs::remove_dir_all(path) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                other => other?,
-            },
+            Self::RemoveTree { path, except } => remove_tree(path, except.as_deref())?,
             Self::RemoveEmptyDirectory(path) => remove_if_empty(path)?,
         }
         Ok(())
     }
 }
 
-fn make_directory(path: &std::path::Path) -> std::io::Result<()> {
+fn make_directory(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
-        std::io::Error::new(error.kind(), format!("can't make the directory '{}': {error}", path.display()))
+        io::Error::new(error.kind(), format!("can't make the directory '{}': {error}", path.display()))
     })
 }
 
-fn remove_if_empty(path: &std::path::Path) -> std::io::Result<()> {
-    use std::io::ErrorKind;
+fn remove_tree(path: &Path, except: Option<&Path>) -> io::Result<()> {
+    let Some(stays) = except else {
+        return match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+    };
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        match (entry.path() == stays, entry.file_type()?.is_dir()) {
+            (true, _) => {}
+            (false, true) => fs::remove_dir_all(entry.path())?,
+            (false, false) => files::remove(&entry.path())?,
+        }
+    }
+    Ok(())
+}
+
+fn remove_if_empty(path: &Path) -> io::Result<()> {
+    use io::ErrorKind;
 
     match fs::remove_dir(path) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => Ok(()),

@@ -41,11 +41,16 @@ pub fn plan(places: &Places, kind: ManagerKind, extent: Extent, observed: &Obser
         places.socket.failures_file(),
         unfinished(&places.socket.failures_file()),
     ]));
-    let trees = match extent {
-        Extent::Program => places.logs(),
-        Extent::Everything => places.state.clone(),
+    // A state directory that was named holds the configuration, too.
+    let users = Some(places.configuration.clone())
+        .filter(|path| path.parent() == Some(&places.state) && path.exists());
+    let (path, except) = match extent {
+        Extent::Program => (places.logs(), None),
+        Extent::Everything => (places.state.clone(), users),
     };
-    steps.extend(Some(trees).filter(|tree| tree.exists()).map(Step::RemoveTree));
+    if path.exists() {
+        steps.push(Step::RemoveTree { path, except });
+    }
     steps.extend(directories(observed.record.as_ref()));
     steps.extend(steps_for([unfinished(&places.record()), places.record()]));
     if places.own.exists() {
