@@ -24,7 +24,7 @@ impl FakeLaunchd {
         let fake =
             folders.map(|folder| folder.join("launchd/tests/fake/launchctl")).find(|file| file.exists());
         let script = format!(
-            "#!/bin/sh\nFAKE_LAUNCHD='{}' exec python3 '{}' \"$@\"\n",
+            "#!/bin/sh\nFAKE_LAUNCHD='{}' exec python3 -I -S '{}' \"$@\"\n",
             directory.path().display(),
             fake.unwrap().display()
         );
