@@ -130,3 +130,22 @@ is_gone "$last" || fail "the daemon survived"
 [ "$(cat "$HOME/notes")" = mine ] || fail "the user's notes have changed"
 systemctl --user list-unit-files 'fusiond*' --no-legend | grep -q fusiond && fail "systemd still knows it"
 say "the home is as it was"
+
+say "install and uninstall are killed at every step, and mended by the same command"
+step=0
+killed=2
+while [ $killed -gt 0 ]; do
+    killed=0
+    for start in --at-login --on-demand; do
+        FUSION_CRASH_AT_STEP=$step "$programs/fusionctl" install $start --quiet >"$place/said" 2>&1 || killed=$((killed + 1))
+        "$programs/fusionctl" install $start --quiet >"$place/said" 2>&1 || fail "install after a kill at step $step: $(cat "$place/said")"
+        "$HOME/.fusion/bin/fusionctl" install | grep -q 'installed already' || fail "install after a kill at step $step isn't whole"
+    done
+    eventually "$HOME/.fusion/bin/fusionctl" ratios list
+    FUSION_CRASH_AT_STEP=$step "$programs/fusionctl" uninstall --purge --yes --quiet >"$place/said" 2>&1 || killed=$((killed + 1))
+    "$programs/fusionctl" uninstall --purge --yes --quiet >"$place/said" 2>&1 || fail "uninstall after a kill at step $step: $(cat "$place/said")"
+    [ "$(listing)" = "$before" ] || fail "after a kill at step $step the home has changed: $(listing)"
+    step=$((step + 1))
+done
+[ $step -gt 15 ] || fail "only $step steps were seen"
+say "$step steps"

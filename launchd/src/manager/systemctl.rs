@@ -65,9 +65,14 @@ impl Systemctl {
     pub(super) fn unregister(&self, checkpoints: &Checkpoints) -> Result<(), ServiceError> {
         self.stop()?;
         checkpoints.pass();
-        // Also where the files are gone and only the links remain.
-        self.user(&["disable", SERVICE, SOCKET])?;
-        checkpoints.pass();
+        self.user(&["daemon-reload"])?;
+        for unit in [SERVICE, SOCKET] {
+            // A unit whose file is gone can't be disabled, and was before the file went.
+            if !self.user(&["show", "--property=LoadState", unit])?.stdout.contains("not-found") {
+                self.user(&["disable", unit])?;
+            }
+            checkpoints.pass();
+        }
         Ok(())
     }
 
