@@ -94,6 +94,11 @@ impl SocketPath {
     pub fn lock_file(&self) -> PathBuf {
         self.0.with_extension("lock")
     }
+
+    /// The file that says how often the daemon of this socket failed to start, and why: see [`crate::failures`].
+    pub fn failures_file(&self) -> PathBuf {
+        self.0.with_extension("failures")
+    }
 }
 
 impl std::fmt::Display for SocketPath {

@@ -6,6 +6,7 @@
 mod convert;
 mod convert_gates;
 pub mod endpoint;
+pub mod failures;
 pub mod snapshot;
 pub mod state;
 

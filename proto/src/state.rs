@@ -68,3 +68,31 @@ pub fn configuration_directory(
 pub fn snapshot_file(state_directory: &Path) -> PathBuf {
     state_directory.join("snapshot.fsnp")
 }
+
+/// Where the daemon writes its logs: `fusiond.log`, older ones as `fusiond.log.1` and so on.
+pub fn log_directory(state_directory: &Path) -> PathBuf {
+    state_directory.join("logs")
+}
+
+/// The file that the daemon logs to now.
+pub fn log_file(state_directory: &Path) -> PathBuf {
+    log_directory(state_directory).join("fusiond.log")
+}
+
+/// Older parts of a log that are kept.
+pub const KEPT_PARTS: usize = 7;
+
+/// The older parts of `log` that may be there, the newest first: `fusiond.log.1`, `fusiond.log.2`.
+pub fn rolled(log: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let log = log.as_os_str().to_owned();
+    (1..=KEPT_PARTS).map(move |number| {
+        let mut name = log.clone();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    })
+}
+
+/// What the daemon couldn't log: panics, and the last words of what ended it.
+pub fn crash_log(state_directory: &Path) -> PathBuf {
+    log_directory(state_directory).join("fusiond.crash.log")
+}

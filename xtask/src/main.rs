@@ -3,6 +3,7 @@
 mod bench;
 mod darwin;
 mod drift;
+mod fresh_account;
 mod gates;
 mod load;
 mod package;
@@ -58,6 +59,8 @@ enum Chore {
     Load,
     /// Run the ratio search over recorded calibration grids and print what it chose, and what that cost
     Replay(replay::Arguments),
+    /// Live through an installation as a new user would, in a home and under a systemd of its own (Linux)
+    FreshAccount,
     /// Our gate and the paper's on models of the recorded machines, against stock and the best fixed arm
     Gates(gates::Arguments),
 }
@@ -83,6 +86,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Bench { arguments } => bench::run(arguments),
         Chore::Load => load::run(),
         Chore::Replay(arguments) => replay::run(arguments),
+        Chore::FreshAccount => fresh_account::run(),
         Chore::Gates(arguments) => gates::run(arguments),
     }
 }

@@ -28,6 +28,8 @@ pub(crate) fn run() -> Result<()> {
     let fusionctl = programs.join("fusionctl");
     if is_running(&fusionctl) {
         eprintln!("fusiond is running already");
+    } else if succeeds(&fusionctl, "start") {
+        eprintln!("the installed fusiond was started");
     } else {
         start(&programs)?;
     }
@@ -64,7 +66,11 @@ fn programs(root: &Path) -> PathBuf {
 }
 
 fn is_running(fusionctl: &Path) -> bool {
-    let quietly = Command::new(fusionctl).arg("status").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    succeeds(fusionctl, "status")
+}
+
+fn succeeds(fusionctl: &Path, verb: &str) -> bool {
+    let quietly = Command::new(fusionctl).arg(verb).stdout(Stdio::null()).stderr(Stdio::null()).status();
     quietly.is_ok_and(|status| status.success())
 }
 

@@ -11,10 +11,12 @@ use fusion_client::{GateScope, RowRange, WorkloadName};
 use crate::exit;
 
 mod doctor;
+mod installation;
 mod planner;
 mod sharing;
 
 pub(crate) use doctor::Doctor;
+pub(crate) use installation::{Install, LogLevel, Logs, Uninstall};
 pub(crate) use planner::{Config, History, Pause, Watch};
 pub(crate) use sharing::{Export, Import};
 
@@ -162,7 +164,26 @@ Examples:
 This starts 'fusion-worker --probe', the one beside fusionctl or in PATH, or the one that FUSION_WORKER names, and exits as it
 does. It takes some 20 seconds and both units: close other programs first.")]
     Probe(Probe),
-    /// Stop the daemon and wait until it is gone
+    /// Make the daemon part of this machine: put its programs in place, and give it to launchd or systemd
+    #[command(after_help = "\
+Examples:
+  fusionctl install                                   asks when the daemon shall start
+  fusionctl install --at-login
+  fusionctl install --on-demand --dry-run
+
+Again after an upgrade: what changed is put in place, and a running daemon goes on as the new one. What was cut short is mended by the same command.
+Without a terminal, --at-login or --on-demand must be given the first time.")]
+    Install(Install),
+    /// Take the daemon from this machine; what was measured stays unless --purge is given
+    #[command(after_help = "\
+Examples:
+  fusionctl uninstall --dry-run
+  fusionctl uninstall
+  fusionctl uninstall --purge --yes")]
+    Uninstall(Uninstall),
+    /// Start the installed daemon now, also after it gave up or was stopped
+    Start,
+    /// Stop the daemon and wait until it is gone: until 'fusionctl start' or the next login
     Stop,
     /// Write the manual: a page for every command
     #[command(after_help = "Example:\n  fusionctl man ~/.local/share/man/man1")]
@@ -171,6 +192,22 @@ does. It takes some 20 seconds and both units: close other programs first.")]
         #[arg(value_hint = ValueHint::DirPath)]
         directory: PathBuf,
     },
+    /// Stop the installed daemon and start it again
+    Restart,
+    /// Print what the daemon logged; needs none that runs
+    #[command(after_help = "\
+Examples:
+  fusionctl logs -f
+  fusionctl logs -n 20
+  fusionctl logs --crashes                            panics, and the last words of what ended it")]
+    Logs(Logs),
+    /// Change what the daemon logs, while it runs
+    #[command(after_help = "\
+Examples:
+  fusionctl log-level debug
+  fusionctl log-level 'fusiond::jobs=trace,info'
+  fusionctl log-level --reset")]
+    LogLevel(LogLevel),
     /// Print a completion script
     #[command(after_help = "\
 Examples:

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use fusion_client::ClientError;
+use fusion_service::ServiceError;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,9 +45,9 @@ Exit codes:
   69   the daemon is not running, or does not answer
   70   internal error
   74   the store, the disk or the output failed
-  75   busy, full or shutting down: try again
+  75   busy, full or shutting down, or another fusionctl installs: try again
   77   the socket belongs to another user
-  78   something is missing or does not fit together: socket path, worker, versions
+  78   something is missing or does not fit together: socket path, worker, versions, installation, its manager
   130  interrupted by Ctrl-C
   143  'fusionctl watch' was ended by SIGTERM";
 
@@ -73,6 +74,24 @@ impl From<&ClientError> for Exit {
             | ClientError::Draining { .. } => Self::Busy,
             ClientError::Socket { .. } | ClientError::AlreadyExists(_) | ClientError::Store(_) => Self::Io,
             ClientError::Nonsense(_) | ClientError::Other { .. } => Self::Internal,
+        }
+    }
+}
+
+impl From<&ServiceError> for Exit {
+    fn from(error: &ServiceError) -> Self {
+        match error {
+            ServiceError::Busy | ServiceError::StillLoaded { .. } | ServiceError::DaemonStays { .. } => {
+                Self::Busy
+            }
+            ServiceError::Io(_) => Self::Io,
+            ServiceError::PropertyList(_) => Self::Internal,
+            ServiceError::CannotRun { .. }
+            | ServiceError::Failed { .. }
+            | ServiceError::NotInstalled(_)
+            | ServiceError::NoProgram { .. }
+            | ServiceError::UnusablePath(_)
+            | ServiceError::Record(_) => Self::Config,
         }
     }
 }

@@ -4,7 +4,9 @@ use std::io;
 
 use fusion_calibrations::models::ModelError;
 use fusion_calibrations::shape::ShapeError;
+use fusion_client::state::StateError;
 use fusion_client::{ClientError, EndpointError};
+use fusion_service::ServiceError;
 
 use crate::exit::Exit;
 
@@ -17,6 +19,12 @@ pub(crate) enum Failure {
     /// There is no usable socket path.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// There is no place for state or configuration.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The machine's manager, or what is installed.
+    #[error(transparent)]
+    Service(ServiceError),
     /// No such shape.
     #[error(transparent)]
     Shape(#[from] ShapeError),
@@ -46,7 +54,8 @@ impl Failure {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Client(error) => error.into(),
-            Self::Endpoint(_) => Exit::Config,
+            Self::Endpoint(_) | Self::State(_) => Exit::Config,
+            Self::Service(error) => error.into(),
             Self::Shape(_) | Self::Model(ModelError::Unknown { .. }) | Self::Usage(_) => Exit::Usage,
             Self::Model(ModelError::Broken { .. }) => Exit::Internal,
             Self::Ended { exit, .. } => *exit,

@@ -107,6 +107,33 @@ fn another_protocol_is_78_but_status_and_stop_work() {
 }
 
 #[test]
+fn another_version_of_the_same_protocol_is_told_with_what_to_do() {
+    for (version, words) in [("0.0.1", "'fusionctl stop'"), ("99.0.0", "beside the daemon's program")] {
+        let fake = with(Script { version, ..Script::default() });
+        let status = run(&fake.path(), &["status"]);
+        assert_eq!(status.code, 0);
+        assert!(status.stdout.contains("mismatch") && status.stdout.contains(words), "{}", status.stdout);
+        assert_eq!(run(&fake.path(), &["ratios", "list"]).code, 0, "everything works");
+        assert_eq!(run(&fake.path(), &["stop"]).code, 0);
+    }
+    let fake = with(Script { version: env!("CARGO_PKG_VERSION"), ..Script::default() });
+    assert!(!run(&fake.path(), &["status"]).stdout.contains("mismatch"));
+}
+
+#[test]
+fn an_older_protocol_names_the_command_that_replaces_the_daemon() {
+    let fake = with(Script { version: "0.0.1", protocol: 0, ..Script::default() });
+    let refused = run(&fake.path(), &["log-level", "debug"]);
+    assert_eq!(refused.code, 78);
+    for text in ["0.0.1 speaks protocol 0", "'fusionctl install'", "'fusionctl stop'"] {
+        assert!(refused.stderr.contains(text), "{text}: {}", refused.stderr);
+    }
+    let status = run(&fake.path(), &["status"]);
+    assert!(status.stdout.contains("only status and stop work; 'fusionctl install'"), "{}", status.stdout);
+    assert_eq!(run(&fake.path(), &["stop"]).code, 0);
+}
+
+#[test]
 fn stop_waits_until_the_daemon_is_gone() {
     let fake = with(Script::default());
     let stopped = run(&fake.path(), &["stop"]);

@@ -36,10 +36,11 @@ fn json() {
     let file = file.to_str().unwrap();
     let bundle = directory.path().join("m4-pro.fcals");
     let bundle = bundle.to_str().unwrap();
-    let cases: [(&str, &[&str]); 27] = [
+    let cases: [(&str, &[&str]); 28] = [
         ("status.json", &["status"]),
         ("config-show.json", &["config", "show"]),
         ("config-reload.json", &["config", "reload"]),
+        ("log-level.json", &["log-level", "fusiond=debug"]),
         ("pause.json", &["pause", "--for", "30m"]),
         ("resume.json", &["resume"]),
         ("history.json", &["history", "512x896x4864", "--limit", "2"]),

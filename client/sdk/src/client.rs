@@ -145,6 +145,17 @@ impl Client {
         Ok(reply.planner.unwrap_or_default())
     }
 
+    /// Changes what the daemon logs, in tracing's filter language; `None` for what its configuration says. What it logs now.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidArgument`] for a filter that can't be read, [`ClientError::Protocol`], and those of a connection.
+    pub async fn set_log_filter(&self, filter: Option<&str>) -> Result<String, ClientError> {
+        self.same_protocol()?;
+        let mut control = ControlClient::new(self.channel.clone());
+        let request = v1::SetLogFilterRequest { filter: filter.unwrap_or_default().to_owned() };
+        Ok(self.within(self.deadlines.call, control.set_log_filter(request)).await?.filter)
+    }
+
     /// Past calibrations of `shape` on this chip, at most `limit` of them, the newest first; and how many are kept.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 pub enum ClientError {
     /// Nobody listens: there is no socket, or nobody behind it.
     #[error(
-        "fusiond is not running: {because} at {socket}; start it with 'fusiond', or 'make run' in a checkout"
+        "fusiond is not running: {because} at {socket}; start it with 'fusionctl start' where it is installed, else with 'fusiond', or 'make run' in a checkout"
     )]
     NotRunning {
         /// Where a daemon was looked for.
@@ -129,7 +129,7 @@ fn seconds(after: &Duration) -> impl fmt::Display {
 
 fn remedy(daemon: u32, client: u32) -> &'static str {
     if daemon < client {
-        "stop the old daemon with 'fusionctl stop', then start the new one with 'fusiond'"
+        "put this version in place with 'fusionctl install'; where the daemon isn't installed, stop the old one with 'fusionctl stop' and start the new one with 'fusiond'"
     } else {
         "update fusionctl, or stop the daemon with 'fusionctl stop' and start the one of this version"
     }

@@ -36,9 +36,9 @@ pub use clients::{AttachedClient, ClientActivity, ServedLayer};
 pub use deadlines::Deadlines;
 pub use error::ClientError;
 pub use estimates::Estimates;
-pub use fusion_proto::endpoint::{EndpointError, SocketPath};
+pub use fusion_proto::endpoint::{EndpointError, SOCKET_VARIABLE, SocketPath};
 pub use fusion_proto::state::{StateError, state_directory};
-pub use fusion_proto::{PROTOCOL, WireError, v1};
+pub use fusion_proto::{PROTOCOL, WireError, failures, state, v1};
 pub use gates::{
     Forgotten, GateLock, GateRegion, GateScope, KnownGates, RowRange, WorkloadName, WorkloadNameError,
 };

@@ -107,7 +107,7 @@ async fn without_a_daemon_it_is_said_where_and_what_to_do() {
     let error = Client::connect(&socket).await.unwrap_err();
     assert!(matches!(error, ClientError::NotRunning { because: "no socket", .. }), "{error:?}");
     assert!(error.to_string().contains(&path.display().to_string()), "{error}");
-    assert!(error.to_string().contains("start it with 'fusiond'"), "{error}");
+    assert!(error.to_string().contains("start it with 'fusionctl start' where it is installed"), "{error}");
 
     // A socket that its daemon left behind.
     drop(UnixListener::bind(&path).unwrap());
@@ -134,7 +134,7 @@ async fn a_hung_daemon_costs_a_second() {
 #[tokio::test]
 async fn another_protocol_can_be_looked_at_and_stopped_only() {
     for (version, protocol, remedy) in
-        [("0.0.1", 0, "stop the old daemon with 'fusionctl stop'"), ("9.0.0", 9, "update fusionctl")]
+        [("0.0.1", 0, "put this version in place with 'fusionctl install'"), ("9.0.0", 9, "update fusionctl")]
     {
         let fake = Fake::start(Script { version, protocol, ..Script::default() });
         let client = connect(&fake).await;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use fusion_proto::endpoint::SOCKET_VARIABLE;
 use fusion_proto::state::{CONFIGURATION_VARIABLE, STATE_VARIABLE};
+use fusiond::activation::Supervisor;
 use fusiond::settings::WORKER_VARIABLE;
 
 const HELP: &str = "\
@@ -16,7 +17,9 @@ Examples:
   fusiond store verify           look after the store while no daemon runs
 
 Exit codes: 0 ended as asked, 65 the store has faults, 70 internal, 73 can't create a file, 74 the store failed,
-75 already running, 77 another user's directory, 78 configuration. Logs: FUSION_LOG=debug.";
+75 already running, 77 another user's directory, 78 configuration, 79 the program was replaced: start it again.
+With --launchd or --systemd also 0 after five failed starts in a row, so that it isn't started for ever.
+Logs: FUSION_LOG=debug, or 'fusionctl log-level debug'.";
 
 /// Measures and serves the share of rows that the CPU should take of a matrix product.
 #[derive(Debug, Parser)]
@@ -49,9 +52,26 @@ pub(crate) struct Arguments {
     /// Seconds a worker may take for one answer before it is ended
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) worker_limit: u64,
+    /// launchd starts this: take its socket if it holds one, count failed starts and give up after five, end when the program was replaced
+    #[arg(long, conflicts_with = "systemd")]
+    launchd: bool,
+    /// systemd starts this: the same
+    #[arg(long)]
+    systemd: bool,
     /// What to do instead of serving
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+}
+
+impl Arguments {
+    /// Who starts this process again.
+    pub(crate) fn supervisor(&self) -> Option<Supervisor> {
+        match (self.launchd, self.systemd) {
+            (true, _) => Some(Supervisor::Launchd),
+            (_, true) => Some(Supervisor::Systemd),
+            _ => None,
+        }
+    }
 }
 
 /// What to do instead of serving.

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`server`] | the daemon's life from lock to goodbye |
 //! | [`instance`] | one daemon a user: lock and socket |
+//! | [`activation`], [`starts`], [`refusal`], [`upgrade`] | life under launchd or systemd: their socket, failed starts, a replaced program |
 //! | [`service`] | gRPC |
 //! | [`jobs`], [`measure`], [`machine`], [`worker`] | measuring on demand |
 //! | [`recalibration`] | measuring without being asked: drives the planner |
@@ -26,6 +27,7 @@
 //! | [`configuration`] | what the user wants: files that are watched |
 //! | [`settings`], [`logs`] | what the daemon is told, what it tells |
 
+pub mod activation;
 pub mod canary;
 pub mod clients;
 pub mod configuration;
@@ -39,12 +41,15 @@ pub mod measure;
 pub mod planner;
 mod platform;
 pub mod recalibration;
+pub mod refusal;
 pub mod self_test;
 pub mod sensors;
 pub mod server;
 pub mod service;
 pub mod settings;
 pub mod snapshot;
+pub mod starts;
 pub mod store;
 pub mod table;
+pub mod upgrade;
 pub mod worker;

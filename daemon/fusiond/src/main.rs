@@ -3,18 +3,24 @@
 mod arguments;
 mod offline;
 
+use std::os::unix::net::UnixListener;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
+use fusion_proto::endpoint::SocketPath;
+use fusiond::activation::{self, Supervisor};
 use fusiond::logs;
 use fusiond::machine::MachineChoiceError;
+use fusiond::refusal;
 use fusiond::sensors::Sensors;
 use fusiond::sensors::choice::{SensorChoice, SensorChoiceError};
 use fusiond::server::{self, ServerError};
 use fusiond::settings::{Settings, SettingsError};
-use tokio::signal::unix::{SignalKind, signal};
+use fusiond::starts::{Attempt, HEALTHY_AFTER, Verdict};
+use fusiond::upgrade::OwnProgram;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::{Arguments, Command};
@@ -23,15 +29,18 @@ use crate::arguments::{Arguments, Command};
 const EXIT_INTERRUPTED: i32 = 130;
 /// sysexits' EX_CONFIG.
 const CONFIGURATION: u8 = 78;
+/// "Start me again": the program was replaced. Beyond sysexits' last number; the units that `fusionctl install` writes name it, launchd starts again
+/// after whatever isn't 0.
+const REPLACED: u8 = 79;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
-        Some(Command::Store(store)) => offline::run(store, arguments.state_dir),
+        Some(Command::Store(store)) => offline::run(store, arguments.state_dir).map(|()| ExitCode::SUCCESS),
         None => daemon(arguments),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err((code, message)) => {
             eprintln!("fusiond: {message}");
             ExitCode::from(code)
@@ -46,7 +55,59 @@ fn misconfigured(error: &SettingsError) -> Failure {
     (CONFIGURATION, error.to_string())
 }
 
-fn daemon(arguments: Arguments) -> Result<(), Failure> {
+fn daemon(arguments: Arguments) -> Result<ExitCode, Failure> {
+    logs::log_panics();
+    match arguments.supervisor() {
+        None => run(settings(arguments)?, Own { inherited: None, program: None, attempt: None }),
+        Some(supervisor) => supervised(supervisor, arguments),
+    }
+}
+
+/// Under a manager: on its socket, with failed starts counted and told.
+fn supervised(supervisor: Supervisor, arguments: Arguments) -> Result<ExitCode, Failure> {
+    let program = OwnProgram::find();
+    let inherited = activation::inherited(supervisor).map_err(|error| (CONFIGURATION, error.to_string()))?;
+    let spare = inherited.as_ref().and_then(|listener| listener.try_clone().ok());
+    let socket = arguments.socket.clone().map_or_else(SocketPath::from_environment, SocketPath::new);
+    let socket = socket.map_err(|error| misconfigured(&error.into()))?;
+    let attempt = match Attempt::begin(&socket) {
+        Verdict::Try(attempt) => Arc::new(attempt),
+        Verdict::GaveUp(reason) => {
+            refuse(spare, &reason);
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let own = Own { inherited, program, attempt: Some(Arc::clone(&attempt)) };
+    match settings(arguments).and_then(|settings| run(settings, own)) {
+        Err((code, message)) => {
+            let (told, last) = attempt.failed(&message);
+            eprintln!("fusiond: {told}");
+            refuse(spare, &told);
+            // Success is what keeps the manager from starting us again.
+            Ok(if last { ExitCode::SUCCESS } else { ExitCode::from(code) })
+        }
+        Ok(ended) => {
+            attempt.well();
+            Ok(ended)
+        }
+    }
+}
+
+fn refuse(listener: Option<UnixListener>, reason: &str) {
+    if let Some(Err(error)) = listener.map(|listener| refusal::answer(listener, reason)) {
+        eprintln!("fusiond: those who wait can't be told why: {error}");
+    }
+}
+
+/// What a daemon under a manager has.
+struct Own {
+    inherited: Option<UnixListener>,
+    program: Option<OwnProgram>,
+    attempt: Option<Arc<Attempt>>,
+}
+
+fn settings(arguments: Arguments) -> Result<Settings, Failure> {
+    let supervised = arguments.supervisor().is_some();
     let Arguments {
         socket,
         state_dir,
@@ -74,9 +135,19 @@ fn daemon(arguments: Arguments) -> Result<(), Failure> {
         settings.sensors = Some(chosen);
     }
     settings.worker.answer_limit = Duration::from_secs(worker_limit);
-    let (logs, file) = logs::start(&settings.log_directory());
+    settings.supervised = supervised;
+    Ok(settings)
+}
+
+fn run(settings: Settings, own: Own) -> Result<ExitCode, Failure> {
+    let unkept =
+        if settings.supervised { logs::keep_last_words(&settings.state_directory).err() } else { None };
+    let (logs, file) = logs::start(&settings.state_directory);
     if let Err(error) = file {
         tracing::warn!("{error}");
+    }
+    if let Some(error) = unkept {
+        tracing::warn!("crash output isn't kept: {error}");
     }
     let sensors = SensorChoice::open(settings.sensors.clone(), settings.machine)
         .map_err(|error| misconfigured(&error.into()))?;
@@ -85,35 +156,77 @@ fn daemon(arguments: Arguments) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| (70, format!("the system refuses a runtime: {error}")))?;
-    runtime
-        .block_on(serve(settings, sensors, logs.filter()))
-        .map_err(|error| (error.exit_code(), error.to_string()))
+    let ended = runtime.block_on(serve(settings, sensors, logs.filter(), own));
+    match ended {
+        Ok(Ending::Asked) => Ok(ExitCode::SUCCESS),
+        Ok(Ending::Replaced) => Ok(ExitCode::from(REPLACED)),
+        Err(error) => {
+            tracing::error!("{error}");
+            Err((error.exit_code(), error.to_string()))
+        }
+    }
+}
+
+/// Why the daemon ended.
+enum Ending {
+    /// By a signal or a call.
+    Asked,
+    /// Its manager shall start the new program.
+    Replaced,
 }
 
 async fn serve(
     settings: Settings,
     sensors: Arc<dyn Sensors>,
     filter: logs::Filter,
-) -> Result<(), ServerError> {
+    own: Own,
+) -> Result<Ending, ServerError> {
     let drain = CancellationToken::new();
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let stop = drain.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => tracing::info!("terminated"),
-            _ = interrupt.recv() => tracing::info!("interrupted"),
+    tokio::spawn(drain_on_signals(
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+        drain.clone(),
+    ));
+    let replaced = CancellationToken::new();
+    if let Some(program) = own.program {
+        tokio::spawn(drain_when_replaced(program, replaced.clone(), drain.clone()));
+    }
+    if let Some(attempt) = own.attempt {
+        tokio::spawn(async move {
+            tokio::time::sleep(HEALTHY_AFTER).await;
+            attempt.well();
+        });
+    }
+    server::run(settings, sensors, filter, own.inherited, drain).await?;
+    Ok(if replaced.is_cancelled() { Ending::Replaced } else { Ending::Asked })
+}
+
+async fn drain_on_signals(mut terminate: Signal, mut interrupt: Signal, drain: CancellationToken) {
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("terminated"),
+        _ = interrupt.recv() => tracing::info!("interrupted"),
+    }
+    drain.cancel();
+    // Whoever asks twice doesn't want to wait; the store bears it.
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::warn!("asked twice: ending at once");
+    std::process::exit(EXIT_INTERRUPTED);
+}
+
+async fn drain_when_replaced(program: OwnProgram, replaced: CancellationToken, drain: CancellationToken) {
+    match program.replaced().await {
+        Ok(()) => {
+            tracing::info!("the program was replaced: ending, to be started as the new one");
+            replaced.cancel();
+            drain.cancel();
         }
-        stop.cancel();
-        // Whoever asks twice doesn't want to wait; the store bears it.
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        Err(error) => {
+            tracing::warn!("a new program won't be noticed: {error}; 'fusionctl restart' starts it");
         }
-        tracing::warn!("asked twice: ending at once");
-        std::process::exit(EXIT_INTERRUPTED);
-    });
-    server::run(settings, sensors, filter, drain).await
+    }
 }
 
 fn state_directory(given: Option<std::path::PathBuf>) -> Result<std::path::PathBuf, Failure> {

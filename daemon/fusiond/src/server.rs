@@ -108,7 +108,7 @@ impl ServerError {
     }
 }
 
-/// Runs the daemon until `drain` is cancelled: by a signal, or by a `Drain` call.
+/// Runs the daemon until `drain` is cancelled: by a signal, or by a `Drain` call. It listens on the `inherited` socket of its manager, else on its own.
 ///
 /// # Errors
 /// Every [`ServerError`]. What was acknowledged is kept in any case.
@@ -116,15 +116,16 @@ pub async fn run(
     settings: Settings,
     sensors: Arc<dyn Sensors>,
     filter: logs::Filter,
+    inherited: Option<std::os::unix::net::UnixListener>,
     drain: CancellationToken,
 ) -> Result<(), ServerError> {
-    let (instance, listener) = Instance::acquire(&settings.socket)?;
+    let (instance, listener) = Instance::acquire(&settings.socket, inherited)?;
     allow_many_connections();
     let listener = UnixListener::from_std(listener)?;
     fs::create_dir_all(&settings.state_directory).map_err(ServerError::StateDirectory)?;
     let (keeper, reloader) = Keeper::start(settings.configuration_directory.clone());
     let configuration = keeper.subscribe();
-    let parts = open(settings, sensors, (configuration, reloader), drain.clone())?;
+    let parts = open(settings, sensors, (configuration, reloader), filter.clone(), drain.clone())?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         socket = %parts.settings.socket,
@@ -205,6 +206,7 @@ fn open(
     settings: Settings,
     sensors: Arc<dyn Sensors>,
     (configuration, reloader): (watch::Receiver<configuration::Current>, Reloader),
+    log_filter: logs::Filter,
     drain: CancellationToken,
 ) -> Result<Arc<Parts>, ServerError> {
     let opened = store::SledStore::open(&settings.state_directory)?;
@@ -242,6 +244,7 @@ fn open(
         knowledge,
         table,
         configuration,
+        log_filter,
         reloader,
         recalibration,
         jobs: Jobs::new(workshop, drain.clone()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fusion_proto::endpoint::{EndpointError, SocketPath};
-use fusion_proto::state::{StateError, configuration_directory, state_directory};
+use fusion_proto::state::{StateError, configuration_directory, log_directory, state_directory};
 
 use crate::machine::{MachineChoice, MachineChoiceError};
 use crate::sensors::ScriptError;
@@ -66,6 +66,8 @@ pub struct Settings {
     pub measuring_lock: Option<PathBuf>,
     /// How it starts a worker.
     pub worker: WorkerSettings,
+    /// Whether a manager starts it again: then nobody sees its standard error.
+    pub supervised: bool,
     /// How long open calls may take to end once the daemon drains.
     pub drain_limit: Duration,
 }
@@ -102,13 +104,14 @@ impl Settings {
                 start_limit: Self::START_LIMIT,
                 answer_limit: Self::ANSWER_LIMIT,
             },
+            supervised: false,
             drain_limit: Self::DRAIN_LIMIT,
         })
     }
 
     /// Where the logs are written.
     pub fn log_directory(&self) -> PathBuf {
-        self.state_directory.join("logs")
+        log_directory(&self.state_directory)
     }
 }
 

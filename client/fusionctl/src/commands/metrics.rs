@@ -2,7 +2,7 @@
 
 use fusion_client::SocketPath;
 
-use super::connect;
+use super::{connect, service};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::metrics;
@@ -27,5 +27,7 @@ pub(super) async fn run(socket: &SocketPath, output: Output) -> Result<(), Failu
 }
 
 async fn status(socket: &SocketPath) -> Result<fusion_client::v1::GetStatusReply, Failure> {
+    // Being scraped starts no daemon.
+    service::awake(socket)?;
     Ok(connect(socket).await?.status().await?)
 }

@@ -8,6 +8,8 @@ mod confirm;
 mod doctor;
 mod gates;
 mod history;
+mod log_level;
+mod logs;
 mod man;
 mod metrics;
 mod models;
@@ -15,15 +17,15 @@ mod pause;
 mod probe;
 pub(crate) mod program;
 mod ratios;
+mod service;
 mod sharing;
 mod status;
-mod stop;
 mod store;
 mod watch;
 
 use std::path::{Path, PathBuf};
 
-use fusion_client::{Client, SocketPath};
+use fusion_client::{Client, SOCKET_VARIABLE, SocketPath};
 use jiff::Timestamp;
 
 use crate::arguments::{Arguments, Command};
@@ -48,7 +50,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Pause(command) => wait(pause::pause(&command, &path(socket)?, output)),
         Command::Resume => wait(pause::resume(&path(socket)?, output)),
         Command::Config(command) => wait(config::run(&command, &path(socket)?, output)),
-        Command::Stop => wait(stop::run(&path(socket)?, output)),
+        Command::Install(command) => service::install(&command, path(socket)?, output),
+        Command::Uninstall(command) => service::uninstall(&command, path(socket)?, output),
+        Command::Start => wait(service::start(&path(socket)?, output)),
+        Command::Stop => wait(service::stop(&path(socket)?, output)),
+        Command::Restart => wait(service::restart(&path(socket)?, output)),
+        Command::Logs(command) => wait(logs::run(&command, &path(socket)?, output)),
+        Command::LogLevel(command) => wait(log_level::run(&command, &path(socket)?, output)),
         Command::Calibrate(command) => wait(calibrate::run(&command, &path(socket)?, output)),
         Command::Ratios(command) => wait(ratios::run(&command, &path(socket)?, output)),
         Command::Gates(command) => wait(gates::run(&command, &path(socket)?, output)),
@@ -59,8 +67,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
+/// The socket that is named, else that of the installed daemon, else the usual one.
 fn path(socket: Option<PathBuf>) -> Result<SocketPath, Failure> {
-    Ok(socket.map_or_else(SocketPath::from_environment, SocketPath::new)?)
+    let named = || std::env::var_os(SOCKET_VARIABLE).is_some_and(|socket| !socket.is_empty());
+    match socket {
+        Some(socket) => Ok(SocketPath::new(socket)?),
+        None if named() => Ok(SocketPath::from_environment()?),
+        None => Ok(service::recorded_socket().map_or_else(SocketPath::from_environment, Ok)?),
+    }
 }
 
 async fn connect(socket: &SocketPath) -> Result<Client, Failure> {

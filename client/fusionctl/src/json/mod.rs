@@ -8,10 +8,12 @@ pub(crate) mod configuration;
 pub(crate) mod doctor;
 pub(crate) mod gates;
 pub(crate) mod history;
+pub(crate) mod logs;
 pub(crate) mod models;
 pub(crate) mod planner;
 pub(crate) mod ratios;
 mod readings;
+pub(crate) mod service;
 pub(crate) mod shared;
 pub(crate) mod sharing;
 pub(crate) mod status;
@@ -26,7 +28,13 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Schema {
     Status,
+    Install,
+    Uninstall,
+    Start,
     Stop,
+    Restart,
+    Logs,
+    LogLevel,
     Pause,
     Resume,
     ConfigShow,
@@ -57,7 +65,13 @@ impl Schema {
     fn name(self) -> &'static str {
         match self {
             Self::Status => "fusionctl.status/1",
+            Self::Install => "fusionctl.install/1",
+            Self::Uninstall => "fusionctl.uninstall/1",
+            Self::Start => "fusionctl.start/1",
             Self::Stop => "fusionctl.stop/1",
+            Self::Restart => "fusionctl.restart/1",
+            Self::Logs => "fusionctl.logs/1",
+            Self::LogLevel => "fusionctl.log-level/1",
             Self::Pause => "fusionctl.pause/1",
             Self::Resume => "fusionctl.resume/1",
             Self::ConfigShow => "fusionctl.config.show/1",

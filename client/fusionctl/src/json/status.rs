@@ -1,4 +1,4 @@
-//! `fusionctl.status/1` and `fusionctl.stop/1`.
+//! `fusionctl.status/1`, `fusionctl.start/1` and `fusionctl.stop/1`.
 
 use fusion_client::v1;
 use serde::Serialize;
@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::configuration::Configuration;
 use super::planner::Planner;
 use super::readings::Readings;
+use super::service::Managed;
 use super::shared::{Chip, Conditions, Engine, Interval, Part, filled, some_time, time, word};
 
 #[derive(Debug, Serialize)]
@@ -33,6 +34,7 @@ pub(crate) struct Status {
     waiting: Vec<Job>,
     last_job: Option<Ended>,
     clients: Option<Clients>,
+    service: Option<Managed>,
 }
 
 /// The last self-test, and what follows.
@@ -93,15 +95,22 @@ struct Ended {
     ended_at: String,
 }
 
+/// The daemon runs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Started {
+    pub(crate) pid: u32,
+    pub(crate) version: String,
+}
+
 /// The daemon is gone.
 #[derive(Debug, Serialize)]
 pub(crate) struct Stopped {
-    pub(crate) pid: u32,
+    pub(crate) pid: Option<u32>,
     pub(crate) stopped: bool,
 }
 
-impl From<&v1::GetStatusReply> for Status {
-    fn from(status: &v1::GetStatusReply) -> Self {
+impl Status {
+    pub(crate) fn new(status: &v1::GetStatusReply, service: Option<Managed>) -> Self {
         Self {
             version: status.version.clone(),
             protocol: status.protocol,
@@ -129,6 +138,7 @@ impl From<&v1::GetStatusReply> for Status {
             waiting: status.waiting.iter().map(Into::into).collect(),
             last_job: status.last_job.as_ref().map(Into::into),
             clients: status.clients.as_ref().map(Into::into),
+            service,
         }
     }
 }

@@ -1,16 +1,25 @@
 //! What the daemon is doing.
 
+use std::cmp::Ordering;
+
 use fusion_client::{PROTOCOL, VERSION, v1};
 
 use super::table::{Field, fields};
 use super::{configuration, moments, planner, words};
+use crate::json::service::Managed;
 use crate::json::shared;
 use crate::output::Output;
 
 /// What the daemon is doing, told at `now_unix_ms`. A line that an older daemon says nothing of is left out.
-pub(crate) fn status(status: &v1::GetStatusReply, now_unix_ms: u64, output: Output) -> String {
+pub(crate) fn status(
+    status: &v1::GetStatusReply,
+    managed: Option<&Managed>,
+    now_unix_ms: u64,
+    output: Output,
+) -> String {
     let groups = [
-        machine(status, now_unix_ms, output),
+        vec![("service", managed.map(service))],
+        machine(status, managed, now_unix_ms, output),
         measuring(status, now_unix_ms, output),
         jobs(status),
         gain(status, output),
@@ -18,14 +27,29 @@ pub(crate) fn status(status: &v1::GetStatusReply, now_unix_ms: u64, output: Outp
     format!(" {}\n{}", output.bold(&title(status, now_unix_ms)), fields(&groups.concat(), output))
 }
 
+/// "systemd, at login".
+fn service(managed: &Managed) -> String {
+    let start = managed.start.map(|start| format!(", {start}")).unwrap_or_default();
+    let by_hand = if managed.started_by_it { "" } else { "; this daemon was started by hand" };
+    format!("{}{start}{by_hand}", managed.manager)
+}
+
 /// Who measures what where.
-fn machine(status: &v1::GetStatusReply, now_unix_ms: u64, output: Output) -> Vec<Field> {
+fn machine(
+    status: &v1::GetStatusReply,
+    managed: Option<&Managed>,
+    now_unix_ms: u64,
+    output: Output,
+) -> Vec<Field> {
     let chip = status.chip.as_ref();
     let label = chip.map(|chip| chip.pair_label.clone()).filter(|label| !label.is_empty());
     let filled = |text: &str| shared::filled(text);
     vec![
         ("draining", status.draining.then(|| output.yellow("the daemon is about to exit"))),
-        ("mismatch", mismatch(status).map(|text| output.yellow(&text))),
+        (
+            "mismatch",
+            mismatch(status).or_else(|| other_version(status, managed)).map(|text| output.yellow(&text)),
+        ),
         ("socket", filled(&status.socket)),
         ("state", filled(&status.state_directory)),
         ("config", status.configuration.as_ref().map(|known| configuration::line(known, output))),
@@ -112,10 +136,38 @@ pub(crate) fn conditions(status: &v1::GetStatusReply, now_unix_ms: u64) -> Strin
 pub(crate) fn mismatch(status: &v1::GetStatusReply) -> Option<String> {
     (status.protocol != PROTOCOL).then(|| {
         format!(
-            "the daemon speaks protocol {}, fusionctl {VERSION} speaks {PROTOCOL}: only status and stop work; 'fusionctl stop', then start the daemon of this version",
-            status.protocol
+            "the daemon speaks protocol {}, fusionctl {VERSION} speaks {PROTOCOL}: only status and stop work; {}",
+            status.protocol,
+            if status.protocol < PROTOCOL { OLDER_DAEMON } else { OLDER_SELF }
         )
     })
+}
+
+const OLDER_DAEMON: &str = "'fusionctl install' puts this version in place, or 'fusionctl stop', then start the daemon of this version";
+const OLDER_SELF: &str = "use the fusionctl that lies beside the daemon's program";
+
+/// Everything works between two versions of one protocol; a person should know all the same, and what to do.
+fn other_version(status: &v1::GetStatusReply, managed: Option<&Managed>) -> Option<String> {
+    let (daemon, own) = (numbers(&status.version), numbers(VERSION));
+    match daemon.cmp(&own) {
+        Ordering::Equal => None,
+        Ordering::Greater => Some(
+            "the daemon is newer than this fusionctl: use the one beside the daemon's program".to_owned(),
+        ),
+        Ordering::Less if managed.is_some() => Some(
+            "the daemon is older than this fusionctl: 'fusionctl install' puts this version in place"
+                .to_owned(),
+        ),
+        Ordering::Less => Some(
+            "the daemon is older than this fusionctl: 'fusionctl stop', then start the one of this version"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The numbers of a version, for comparing.
+fn numbers(version: &str) -> Vec<u64> {
+    version.split(['.', '-', '+']).map_while(|part| part.parse().ok()).collect()
 }
 
 /// "ok", "failed: why".

@@ -219,6 +219,15 @@ impl Control for Service {
         Ok(Response::new(v1::PauseReply { planner: self.planner() }))
     }
 
+    async fn set_log_filter(
+        &self,
+        request: Request<v1::SetLogFilterRequest>,
+    ) -> Result<Response<v1::SetLogFilterReply>, Status> {
+        self.refused()?;
+        let filter = Some(request.into_inner().filter).filter(|filter| !filter.is_empty());
+        Ok(Response::new(v1::SetLogFilterReply { filter: filter.unwrap_or_else(|| "info".to_owned()) }))
+    }
+
     async fn resume(&self, _: Request<v1::ResumeRequest>) -> Result<Response<v1::ResumeReply>, Status> {
         self.refused()?;
         self.seen.resumed.fetch_add(1, Ordering::SeqCst);

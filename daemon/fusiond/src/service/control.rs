@@ -80,6 +80,22 @@ impl Control for ControlService {
         self.0.recalibration.resume();
         Ok(Response::new(v1::ResumeReply { planner: Some(self.0.planner_status()) }))
     }
+
+    async fn set_log_filter(
+        &self,
+        request: Request<v1::SetLogFilterRequest>,
+    ) -> Result<Response<v1::SetLogFilterReply>, Status> {
+        let wanted = Some(request.into_inner().filter).filter(|filter| !filter.is_empty());
+        let configured = || self.0.configuration.borrow().configuration.log_filter.clone();
+        let set = self.0.log_filter.set(wanted.or_else(configured).as_deref());
+        let filter = set.map_err(|error| {
+            Status::invalid_argument(format!(
+                "what is logged stays as it was: {error}; write for example 'debug'"
+            ))
+        })?;
+        tracing::info!(filter, "another log filter");
+        Ok(Response::new(v1::SetLogFilterReply { filter }))
+    }
 }
 
 impl Parts {

@@ -27,6 +27,7 @@ use crate::configuration;
 use crate::gates::Gates;
 use crate::jobs::Jobs;
 use crate::knowledge::Knowledge;
+use crate::logs::Filter;
 use crate::recalibration::Recalibration;
 use crate::self_test::SelfTests;
 use crate::sensors::SensorWatch;
@@ -60,6 +61,8 @@ pub struct Parts {
     pub gates: Gates,
     /// What the user wants.
     pub configuration: watch::Receiver<configuration::Current>,
+    /// Changes what is logged.
+    pub log_filter: Filter,
     /// Reads it anew.
     pub reloader: configuration::Reloader,
     /// What measures without being asked.

@@ -16,6 +16,7 @@ mod sensors;
 mod serving;
 mod sharing;
 mod shutdown;
+mod supervised;
 mod support;
 
 use libtest_mimic::{Arguments, Trial};
@@ -140,6 +141,12 @@ fn main() {
             each_client_is_told_to_be_served_from_the_nearest_source
             what_splitting_gained_is_told_with_its_basis
             a_person_sees_why_nothing_is_measured_and_decides;
+        supervised:
+            on_the_managers_socket_clients_wait_for_the_daemon
+            who_waits_for_a_daemon_that_can_not_start_is_told_why
+            a_daemon_beside_another_says_which_one_runs
+            a_replaced_program_is_started_again_and_clients_ride_through
+            what_is_logged_can_be_changed_and_last_words_are_kept;
         sensors:
             a_script_counts_at_the_next_look
             a_bad_script_changes_nothing_and_is_logged

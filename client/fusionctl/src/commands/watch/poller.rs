@@ -5,6 +5,7 @@ use std::time::Duration;
 use fusion_client::{Client, ClientError, SocketPath};
 use tokio::sync::mpsc::{Receiver, Sender};
 
+use crate::commands::service;
 use crate::watch::Seen;
 
 /// What a person decides.
@@ -54,6 +55,10 @@ pub(super) async fn poll(
 }
 
 async fn look(socket: &SocketPath, connection: &mut Option<Client>) -> Result<Box<Seen>, String> {
+    if connection.is_none() {
+        // Looking starts no daemon.
+        service::awake(socket).map_err(|failure| failure.to_string())?;
+    }
     let look = async {
         let client = connected(socket, connection).await?;
         let status = client.status().await?;

@@ -1,0 +1,154 @@
+//! One step of a plan.
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use fusion_proto::endpoint::SocketPath;
+
+use crate::checkpoint::Checkpoints;
+use crate::definition::Definition;
+use crate::error::ServiceError;
+use crate::manager::{Manager, ManagerKind};
+use crate::{Record, Start, files, running};
+
+/// One step: done twice it does no harm. Its text says what it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Makes a directory, for its owner alone, and those that hold it.
+    MakeDirectory(PathBuf),
+    /// Writes down what is installed.
+    KeepRecord {
+        /// Where.
+        path: PathBuf,
+        /// What.
+        record: Box<Record>,
+    },
+    /// Puts a program, or what belongs to one, where it is run from.
+    PlaceProgram {
+        /// Its source.
+        from: PathBuf,
+        /// Where it goes.
+        to: PathBuf,
+    },
+    /// Ends a daemon that a terminal started.
+    EndDaemon(SocketPath),
+    /// Writes what the manager goes by.
+    WriteDefinition(Definition),
+    /// Makes the manager go by it.
+    Register {
+        /// Which manager.
+        manager: ManagerKind,
+        /// What it is given.
+        definitions: Vec<Definition>,
+        /// When the daemon starts.
+        start: Start,
+    },
+    /// Runs the daemon now.
+    Start {
+        /// Which manager.
+        manager: ManagerKind,
+        /// What it goes by.
+        definitions: Vec<Definition>,
+    },
+    /// Makes the manager let go.
+    Unregister(ManagerKind),
+    /// Lets the manager see that the definitions are gone.
+    Forget(ManagerKind),
+    /// Removes a file.
+    RemoveFile(PathBuf),
+    /// Removes a directory and all that is in it.
+    RemoveTree {
+        /// The directory.
+        path: PathBuf,
+        /// What stays, and with it the directory: an entry of it.
+        except: Option<PathBuf>,
+    },
+    /// Removes a directory if nothing is in it.
+    RemoveEmptyDirectory(PathBuf),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MakeDirectory(path) => write!(f, "make the directory {}", path.display()),
+            Self::KeepRecord { path, .. } => write!(f, "write down what is installed in {}", path.display()),
+            Self::PlaceProgram { from, to } => write!(f, "copy {} to {}", from.display(), to.display()),
+            Self::EndDaemon(socket) => write!(f, "end the daemon that a terminal started on {socket}"),
+            Self::WriteDefinition(file) => write!(f, "write {}", file.path.display()),
+            Self::Register { manager, start, .. } => {
+                write!(f, "register {} with {manager}, to start {start}", manager.service())
+            }
+            Self::Start { manager, .. } => write!(f, "start {} through {manager}", manager.service()),
+            Self::Unregister(manager) => write!(f, "stop {} and take it from {manager}", manager.service()),
+            Self::Forget(manager) => write!(f, "let {manager} forget {}", manager.service()),
+            Self::RemoveFile(path) => write!(f, "remove {}", path.display()),
+            Self::RemoveTree { path, except: None } => {
+                write!(f, "remove {} with all that is in it", path.display())
+            }
+            Self::RemoveTree { path, except: Some(stays) } => {
+                write!(f, "remove all that is in {} but {}", path.display(), stays.display())
+            }
+            Self::RemoveEmptyDirectory(path) => write!(f, "remove {} if it is empty", path.display()),
+        }
+    }
+}
+
+impl Step {
+    pub(super) fn perform(&self, manager: &Manager, checkpoints: &Checkpoints) -> Result<(), ServiceError> {
+        match self {
+            Self::MakeDirectory(path) => make_directory(path)?,
+            Self::KeepRecord { path, record } => record.write(path, checkpoints)?,
+            Self::PlaceProgram { from, to } => files::place_program(from, to, checkpoints)?,
+            Self::EndDaemon(socket) => {
+                running::end(socket)?;
+            }
+            Self::WriteDefinition(file) => files::write(&file.path, &file.text, checkpoints)?,
+            Self::Register { definitions, start, .. } => {
+                manager.register(definitions, *start, checkpoints)?;
+            }
+            Self::Start { definitions, .. } => manager.start(definitions, checkpoints)?,
+            Self::Unregister(_) => manager.unregister(checkpoints)?,
+            Self::Forget(_) => manager.forget()?,
+            Self::RemoveFile(path) => files::remove(path)?,
+            Self::RemoveTree { path, except } => remove_tree(path, except.as_deref())?,
+            Self::RemoveEmptyDirectory(path) => remove_if_empty(path)?,
+        }
+        Ok(())
+    }
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
+        io::Error::new(error.kind(), format!("can't make the directory '{}': {error}", path.display()))
+    })
+}
+
+fn remove_tree(path: &Path, except: Option<&Path>) -> io::Result<()> {
+    let Some(stays) = except else {
+        return match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+    };
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        match (entry.path() == stays, entry.file_type()?.is_dir()) {
+            (true, _) => {}
+            (false, true) => fs::remove_dir_all(entry.path())?,
+            (false, false) => files::remove(&entry.path())?,
+        }
+    }
+    Ok(())
+}
+
+fn remove_if_empty(path: &Path) -> io::Result<()> {
+    use io::ErrorKind;
+
+    match fs::remove_dir(path) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => Ok(()),
+        other => other,
+    }
+}
