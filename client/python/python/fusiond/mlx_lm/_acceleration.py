@@ -43,9 +43,8 @@ class Acceleration:
         self._running = _Running()
         self._products = 0
         self._chunks: Counter[str] = Counter()
-        for linear in found.linears:
-            _install(linear.module, _Asks(self, places[linear.layer]), _linear_class)
-        _install(model, _Asks(self, 0), _model_class)
+        self._places = places
+        self._install()
 
     @property
     def active(self) -> bool:
@@ -75,6 +74,22 @@ class Acceleration:
     def explain(self, rows: int = CHUNK_ROWS) -> str | None:
         """Why chunks of ``rows`` rows are executed as they are; None before the first."""
         return self._region.explain(rows)
+
+    @contextlib.contextmanager
+    def suspended(self) -> Iterator[None]:
+        """The model as it was, for the length of a block: for comparing."""
+        active = self.active
+        self.undo()
+        try:
+            yield
+        finally:
+            if active:
+                self._install()
+
+    def _install(self) -> None:
+        for linear in self._found.linears:
+            _install(linear.module, _Asks(self, self._places[linear.layer]), _linear_class)
+        _install(self._model, _Asks(self, 0), _model_class)
 
     def undo(self) -> None:
         """Gives the model back as it was. Twice is fine."""
