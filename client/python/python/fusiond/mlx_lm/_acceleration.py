@@ -71,6 +71,15 @@ class Acceleration:
         """Prefill chunks so far, by the way they were executed: "split" or "eager"."""
         return dict(self._chunks)
 
+    @property
+    def workload(self) -> str:
+        """What 'fusionctl gates' calls this model's prefill."""
+        return self._region.name
+
+    def arm(self, rows: int = CHUNK_ROWS) -> str:
+        """How a chunk of ``rows`` rows would be executed now: "split" or "eager"."""
+        return self._region.arm(rows)
+
     def explain(self, rows: int = CHUNK_ROWS) -> str | None:
         """Why chunks of ``rows`` rows are executed as they are; None before the first."""
         return self._region.explain(rows)
