@@ -23,7 +23,12 @@ def attach(daemon: Daemon) -> fusiond.Attachment:
     from fusiond import identity
 
     return fusiond.attach(
-        "a test", [LAYER], socket=daemon.socket, state_directory=daemon.state, engine=identity.engine(), limit_seconds=30
+        "a test",
+        [LAYER],
+        socket=daemon.socket,
+        state_directory=daemon.state,
+        engine=identity.engine(),
+        limit_seconds=30,
     )
 
 
@@ -39,7 +44,11 @@ def test_the_package_imports_without_mlx_and_says_what_is_missing(tmp_path: Path
     )
     search = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": search}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": search},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "pip install mlx" in done.stdout
@@ -70,7 +79,7 @@ def test_nonsense_is_refused_with_words(tmp_path: Path) -> None:
         fusiond.Layer(64, 64, "f8")
     with pytest.raises(ValueError, match="inputs is 0"):
         fusiond.Layer(0, 64, "f32")
-    with pytest.raises(ValueError, match="relative.sock"):
+    with pytest.raises(ValueError, match=r"relative\.sock"):
         fusiond.attach("a test", [], socket="relative.sock")
     with pytest.raises(ValueError, match="limit_seconds"):
         fusiond.attach("a test", [], limit_seconds=-1.0)
@@ -118,7 +127,9 @@ def test_a_daemon_answers_and_its_death_changes_nothing(start_daemon: Callable[.
     assert attachment.secondary_rows(0, 512) == rows
 
 
-def test_a_forked_child_attaches_anew_and_leaves_the_parent_alone(start_daemon: Callable[..., Daemon]) -> None:
+def test_a_forked_child_attaches_anew_and_leaves_the_parent_alone(
+    start_daemon: Callable[..., Daemon],
+) -> None:
     daemon = start_daemon(20_000)
     daemon.control("calibrate", "512x896x4864")
     attachment = attach(daemon)
@@ -147,4 +158,7 @@ def test_a_forked_child_attaches_anew_and_leaves_the_parent_alone(start_daemon: 
 def test_a_program_of_ones_own_is_found(tmp_path: Path) -> None:
     # What other tests rest on: the script that stands in for a worker program starts.
     program = script(tmp_path / "program", "this", "argument")
-    assert "Beautiful is better" in subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    assert (
+        "Beautiful is better"
+        in subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    )

@@ -24,20 +24,20 @@ def hello(gpu_cores: int | None) -> frames.Hello:
         memory_bytes=25_769_803_776,
         model_identifier="Mac16,8",
         pair="gpu+cpu",
-        units="GPU (primary) and CPU (secondary) – zwei",
+        units="GPU (primary) and CPU (secondary) – zwei",  # noqa: RUF001
         os_build="25G83",
         mlx_version="0.32.2",
         library_hash="0badcafe",
     )
 
 
-REQUESTS = {
+REQUESTS: dict[str, frames.Request] = {
     "prepare": frames.Prepare(512, 896, 4864, "q4/64", "nk"),
     "stock": frames.Stock(),
     "split": frames.Split(716, True),
     "check": frames.Check(1),
 }
-REPLIES = {
+REPLIES: dict[str, frames.Reply] = {
     "hello": hello(20),
     "hello-without-gpu": hello(None),
     "prepared": frames.Prepared(1 << 33),

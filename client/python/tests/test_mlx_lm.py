@@ -7,18 +7,19 @@ import importlib.metadata
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import fusiond
 import mlx.core as mx
-import mlx.nn as nn
 import pytest
 from conftest import Daemon
 from fusiond.mlx_lm import Acceleration, UnknownVersionWarning, accelerate, accelerated
 from fusiond.mlx_lm import _acceleration as implementation
 from fusiond.mlx_lm._survey import survey
+from mlx import nn
+from mlx.utils import tree_flatten
 from mlx_lm.models import llama
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.models.switch_layers import SwitchGLU
@@ -62,10 +63,10 @@ class Shares:
 
 
 @pytest.fixture
-def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shares]:
+def shares(monkeypatch: pytest.MonkeyPatch) -> Shares:
     shares = Shares()
     monkeypatch.setattr(fusiond, "attach", lambda *_, **__: shares)
-    yield shares
+    return shares
 
 
 def small(**changes: Any) -> Any:
@@ -86,6 +87,19 @@ def prefill(model: Any, rows: int = ROWS, sequences: int = 1) -> list[mx.array]:
     states = [part for layer in cache for part in layer.state if isinstance(part, mx.array)]
     mx.eval(states)
     return states
+
+
+def watch_eval(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is evaluated from now on."""
+    evaluated: list[Any] = []
+    real = mx.eval
+
+    def watched(*arrays: Any) -> None:
+        evaluated.extend(arrays)
+        real(*arrays)
+
+    monkeypatch.setattr(mx, "eval", watched)
+    return evaluated
 
 
 def same(one: list[mx.array], other: list[mx.array], tolerance: float = 2e-5) -> bool:
@@ -141,20 +155,17 @@ def test_what_is_never_evaluated_stays_lazy(shares: Shares, monkeypatch: pytest.
         *(f"layers.2.self_attn.{name}" for name in ("q_proj", "o_proj")),
         *(f"layers.2.mlp.{name}" for name in ("gate_proj", "up_proj", "down_proj")),
     }
-    # The last block's output is poison: evaluating it would fail.
-    evaluated: list[Any] = []
-    real = mx.eval
-    monkeypatch.setattr(mx, "eval", lambda *arrays: (evaluated.extend(arrays), real(*arrays))[1])
+    evaluated = watch_eval(monkeypatch)
     out = model(tokens(ROWS), cache=make_prompt_cache(model))
     assert not any(array is out for array in evaluated)
 
 
-def test_layers_that_read_the_same_input_materialise_it_once(shares: Shares, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_that_read_the_same_input_materialise_it_once(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = small()
     accelerate(model)
-    inputs: list[Any] = []
-    real = mx.eval
-    monkeypatch.setattr(mx, "eval", lambda *arrays: (inputs.extend(arrays), real(*arrays))[1])
+    inputs = watch_eval(monkeypatch)
     prefill(model)
     distinct = {id(array) for array in inputs if isinstance(array, mx.array)}
     # Of each block: of q, k, v; of o; of gate and up; of down. Of the last one the first of these.
@@ -208,13 +219,13 @@ def test_some_products_are_sampled(shares: Shares, monkeypatch: pytest.MonkeyPat
 def test_everything_is_taken_back(shares: Shares) -> None:
     model = small()
     kinds = {path: type(module) for path, module in model.named_modules()}
-    names = {name for name, _ in nn.utils.tree_flatten(model.parameters())}
+    names = {name for name, _ in tree_flatten(model.parameters())}
     with accelerated(model) as acceleration:
         assert acceleration.active
         assert accelerate(model) is acceleration
         assert type(model) is not llama.Model
         assert isinstance(model, llama.Model)
-        assert {name for name, _ in nn.utils.tree_flatten(model.parameters())} == names
+        assert {name for name, _ in tree_flatten(model.parameters())} == names
         with acceleration.suspended():
             assert type(model) is llama.Model
         assert acceleration.active
@@ -248,7 +259,11 @@ def test_an_error_in_a_chunk_is_the_callers_and_the_next_one_works(shares: Share
     stock = prefill(model)
     accelerate(model)
     with pytest.raises(ValueError, match="last dimension"):
-        model(mx.zeros((1, ROWS), dtype=mx.int32), cache=make_prompt_cache(model), input_embeddings=mx.zeros((1, ROWS, 7)))
+        model(
+            mx.zeros((1, ROWS), dtype=mx.int32),
+            cache=make_prompt_cache(model),
+            input_embeddings=mx.zeros((1, ROWS, 7)),
+        )
     assert shares.ended == ["abandoned"]
     assert same(prefill(model), stock)
 
@@ -318,7 +333,9 @@ def run_module(models: tuple[Path, Path], *arguments: str) -> subprocess.Complet
 
 def test_the_command_passes_through(models: tuple[Path, Path]) -> None:
     plain, _ = models
-    done = run_module(models, "generate", "--model", str(plain), "--prompt", "Say something", "--max-tokens", "4")
+    done = run_module(
+        models, "generate", "--model", str(plain), "--prompt", "Say something", "--max-tokens", "4"
+    )
     assert done.returncode == 0, done.stderr
     assert "Acceleration of 23 layers" in done.stderr
     assert "Generation: 4 tokens" in done.stdout

@@ -17,7 +17,7 @@ from fusiond.mlx_lm import Acceleration, accelerate
 from fusiond.mlx_lm.transcript import Transcript, first_difference, largest_error, transcribe
 from mlx_lm import load
 
-TOKENS = 8
+TOKENS = 5
 PROMPTS = 20
 # What rounding may do to a logarithm of a probability, here; a row in the wrong place changes it by about 1.
 ROUNDING = 2e-3
@@ -59,7 +59,7 @@ class Told:
 def told(request: pytest.FixtureRequest, models: tuple[Path, Path]) -> Told:
     plain, quantised = models
     # MLX multiplies quantised weights slowly on a CPU.
-    return Told(plain, 600, 256) if request.param == "f32" else Told(quantised, 54, 40)
+    return Told(plain, 300, 128) if request.param == "f32" else Told(quantised, 42, 36)
 
 
 def calibrate(daemon: Daemon, model: Any, chunk: int) -> None:
@@ -72,7 +72,9 @@ def calibrate(daemon: Daemon, model: Any, chunk: int) -> None:
 
 
 def attach(daemon: Daemon, told: Told) -> Acceleration:
-    acceleration = accelerate(told.model, socket=daemon.socket, state_directory=daemon.state, typical_rows=told.chunk)
+    acceleration = accelerate(
+        told.model, socket=daemon.socket, state_directory=daemon.state, typical_rows=told.chunk
+    )
     eventually("attaching", lambda: acceleration.attachment.basis == "attached")
     return acceleration
 
@@ -83,7 +85,7 @@ def lock_to_split(daemon: Daemon, acceleration: Acceleration) -> None:
     eventually("the lock", lambda: acceleration.arm(34) == "split")
 
 
-@pytest.mark.parametrize("secondary_ns_per_row", [10_000, 1_500, 60_000], ids=["right", "far-too-much", "too-little"])
+@pytest.mark.parametrize("secondary_ns_per_row", [10_000, 1_500], ids=["right", "far-too-much"])
 def test_with_the_daemon_and_whatever_share_it_serves(
     told: Told, start_daemon: Callable[..., Daemon], secondary_ns_per_row: int
 ) -> None:

@@ -24,7 +24,9 @@ def test_a_split_is_the_product(dtype: mx.Dtype, outputs: int, shape: tuple[int,
         whole = rows.reshape(-1, 48) @ weight.T
         for secondary_rows in (1, 17, 63):
             joined = units.join(*units.split(lambda part: part @ weight.T, rows, secondary_rows))
-            timed, times = units.split_timed(lambda part: part @ weight.T, rows, secondary_rows, secondary_first=True)
+            timed, times = units.split_timed(
+                lambda part: part @ weight.T, rows, secondary_rows, secondary_first=True
+            )
             assert joined.dtype == dtype
             assert mx.allclose(joined, whole, rtol=1e-2, atol=1e-2)
             assert mx.array_equal(joined, timed)
@@ -70,5 +72,8 @@ def test_only_what_computes_is_part_of_the_engine() -> None:
         "7f02-7f03 r-xp 00000000 08:01 45   /opt/b/libscipy_openblas.so\n"
         "7f04-7f05 rw-p 00000000 00:00 0    [heap]\n"
     )
-    assert identity.engine_libraries(maps) == [Path("/opt/b/libscipy_openblas.so"), Path("/opt/my code/a/libmlx.so")]
+    assert identity.engine_libraries(maps) == [
+        Path("/opt/b/libscipy_openblas.so"),
+        Path("/opt/my code/a/libmlx.so"),
+    ]
     assert identity.engine() == identity.engine()

@@ -105,7 +105,9 @@ def identity_of(hello: Reader) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize(("weights", "layout"), [("f32", "nk"), ("f32", "kn"), ("f16", "nk"), ("bf16", "nk"), ("q4/64", "nk")])
+@pytest.mark.parametrize(
+    ("weights", "layout"), [("f32", "nk"), ("f32", "kn"), ("f16", "nk"), ("bf16", "nk"), ("q4/64", "nk")]
+)
 def test_a_whole_conversation(start: Callable[..., Worker], weights: str, layout: str) -> None:
     worker = start()
     hello = identity_of(worker.hello)
@@ -130,7 +132,7 @@ def test_a_whole_conversation(start: Callable[..., Worker], weights: str, layout
 
 def test_what_cannot_be_done_is_refused_and_the_worker_lives_on(start: Callable[..., Worker]) -> None:
     worker = start(FUSION_WORKER_MEMORY_LIMIT_BYTES="200000000")
-    for request, words in [
+    refusals: list[tuple[frames.Request | bytes, str]] = [
         (frames.Stock(), "Prepare first"),
         (frames.Prepare(0, 64, 64, "f32", "nk"), "rows is 0"),
         (frames.Prepare(4, 64, 64, "f8", "nk"), "f8"),
@@ -138,7 +140,8 @@ def test_what_cannot_be_done_is_refused_and_the_worker_lives_on(start: Callable[
         (frames.Prepare(4, 64, 64, "q4/64", "kn"), "layout nk"),
         (frames.Prepare(8192, 8192, 8192, "f32", "nk"), "does not fit into memory"),
         (struct.pack("<II", 4, 99), "request 99"),
-    ]:
+    ]
+    for request, words in refusals:
         refused = worker.ask(request)
         assert refused.tag == 4, request
         assert words in refused.text()
@@ -166,7 +169,9 @@ def test_both_workers_name_one_machine(start: Callable[..., Worker]) -> None:
     assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
 
 
-def test_the_daemon_measures_with_the_clients_own_mlx(start_daemon: Callable[..., Daemon], tmp_path: Any) -> None:
+def test_the_daemon_measures_with_the_clients_own_mlx(
+    start_daemon: Callable[..., Daemon], tmp_path: Any
+) -> None:
     import fusiond
 
     configuration = "[measure]\nsettle_seconds = 0\nquiet_seconds = 0\n"
@@ -178,7 +183,13 @@ def test_the_daemon_measures_with_the_clients_own_mlx(start_daemon: Callable[...
     other = engine._replace(library_hash="another")
     layer = fusiond.Layer(64, 96, "f32")
     attachment = fusiond.attach(
-        "a test", [layer], socket=daemon.socket, state_directory=tmp_path, engine=other, worker=fusiond.Worker.own(), typical_rows=256
+        "a test",
+        [layer],
+        socket=daemon.socket,
+        state_directory=tmp_path,
+        engine=other,
+        worker=fusiond.Worker.own(),
+        typical_rows=256,
     )
     assert attachment.basis == "attached"
     assert attachment.lines(0) is not None

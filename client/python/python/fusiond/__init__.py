@@ -12,7 +12,7 @@ needed: a process must hold one MLX, and that is the user's own.
 
 from fusiond._attach import Engine, Worker, attach
 from fusiond._native import DECODE_ROWS, PROTOCOL, Attachment, Call, Layer, Lines, Region
-from fusiond._native import VERSION as __version__
+from fusiond._native import VERSION as __version__  # noqa: N811
 
 __all__ = [
     "DECODE_ROWS",

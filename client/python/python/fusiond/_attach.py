@@ -71,7 +71,7 @@ def attach(
         list(layers),
         socket=None if socket is None else os.fspath(socket),
         state_directory=None if state_directory is None else os.fspath(state_directory),
-        engine=None if engine is None else tuple(engine),
+        engine=engine,
         worker=None if worker is None else (worker.interpreter, dict(worker.environment)),
         typical_rows=typical_rows,
         working_set_bytes=working_set_bytes,

@@ -45,7 +45,7 @@ def engine() -> Engine:
     mx = need_mlx()
     os_build = _sysctl("kern.osversion") if sys.platform == "darwin" else platform.release()
     checksum = 0
-    files = _engine_files(Path(mx.__file__))
+    files = _engine_files(Path(str(mx.__file__)))
     for file in files:
         with file.open("rb") as content:
             while piece := content.read(_PIECE_BYTES):
@@ -80,7 +80,9 @@ def _linux_hardware() -> Hardware:
 
 
 def _macos_hardware() -> Hardware:
-    cores = re.search(r'"gpu-core-count"\s*=\s*(\d+)', _said("/usr/sbin/ioreg", "-rc", "AGXAccelerator", "-d", "1"))
+    cores = re.search(
+        r'"gpu-core-count"\s*=\s*(\d+)', _said("/usr/sbin/ioreg", "-rc", "AGXAccelerator", "-d", "1")
+    )
     return Hardware(
         brand=_sysctl("machdep.cpu.brand_string") or "unknown",
         gpu_cores=int(cores[1]) if cores else None,

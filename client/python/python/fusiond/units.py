@@ -75,8 +75,8 @@ class Units:
     ) -> tuple[mx.array, mx.array]:
         """Submits ``work`` on the first ``secondary_rows`` of ``rows`` to the secondary unit, on the others to the primary one.
 
-        ``rows`` is ``[..., K]``, all but its last dimension are rows, and must be materialised: MLX runs both units at once only on what is there. Each part is submitted by itself,
-        since one submission of both would hide the earlier finish.
+        ``rows`` is ``[..., K]``, all but its last dimension are rows, and must be materialised: MLX runs both units at once only on
+        what is there. Each part is submitted by itself, since one submission of both would hide the earlier finish.
         """
         primary = work(_flat(rows)[secondary_rows:])
         self._mx.async_eval(primary)

@@ -40,11 +40,11 @@ class Operands:
 
     def __init__(self, units: Units, shape: frames.Prepare) -> None:
         self.units, self.count = units, shape.rows
-        mx = need_mlx()
+        core = need_mlx()
         quantised = shape.format.startswith("q")
         if quantised and shape.layout != "nk":
             raise _RefusedError(f"weights of format {shape.format} are measured in layout nk only")
-        dtype = {"f32": mx.float32, "bf16": mx.bfloat16}.get(shape.format, mx.float16)
+        dtype = {"f32": core.float32, "bf16": core.bfloat16}.get(shape.format, core.float16)
         with units.as_default():
             self.rows = _noise((shape.rows, shape.inputs), dtype, _SEED)
             sides = (shape.outputs, shape.inputs) if shape.layout == "nk" else (shape.inputs, shape.outputs)
@@ -52,9 +52,9 @@ class Operands:
             self.work: Callable[[mx.array], mx.array]
             if quantised:
                 bits, group = (int(part) for part in shape.format[1:].split("/"))
-                packed, scales, biases = mx.quantize(weight, group_size=group, bits=bits)
-                mx.eval(packed, scales, biases)
-                self.work = lambda rows: mx.quantized_matmul(
+                packed, scales, biases = core.quantize(weight, group_size=group, bits=bits)
+                core.eval(packed, scales, biases)
+                self.work = lambda rows: core.quantized_matmul(
                     rows, packed, scales=scales, biases=biases, transpose=True, group_size=group, bits=bits
                 )
             elif shape.layout == "nk":
@@ -64,11 +64,11 @@ class Operands:
 
     def stock(self) -> tuple[mx.array, frames.Timed]:
         """The whole product on the primary unit alone."""
-        mx, delay = need_mlx(), self.units.run_delay_ns()
+        core, delay = need_mlx(), self.units.run_delay_ns()
         with self.units.as_default():
             start = time.perf_counter_ns()
             whole = self.work(self.rows)
-            mx.eval(whole)
+            core.eval(whole)
             total_ns = time.perf_counter_ns() - start
         return whole, frames.Timed(total_ns, None, self._delay_since(delay))
 
@@ -85,11 +85,11 @@ class Operands:
         return joined, frames.Timed(times.total_ns, finish, self._delay_since(delay))
 
     def _secondary_alone(self, delay: int | None) -> tuple[mx.array, frames.Timed]:
-        mx = need_mlx()
-        with mx.stream(self.units.secondary):
+        core = need_mlx()
+        with core.stream(self.units.secondary):
             start = time.perf_counter_ns()
             whole = self.work(self.rows)
-            mx.eval(whole)
+            core.eval(whole)
             total_ns = time.perf_counter_ns() - start
         return whole, frames.Timed(total_ns, None, self._delay_since(delay))
 
@@ -152,7 +152,7 @@ class Conversation:
         return frames.Checked(relative_error(joined, whole))
 
     def _prepare(self, shape: frames.Prepare) -> frames.Reply:
-        mx = need_mlx()
+        core = need_mlx()
         layer = fusiond.Layer(shape.inputs, shape.outputs, shape.format, shape.layout)
         # Random numbers are made in single precision, through random bits of the same size.
         making = 8 * max(shape.rows * shape.inputs, shape.inputs * shape.outputs)
@@ -163,21 +163,21 @@ class Conversation:
             )
         # The old ones go first: two shapes at once may not fit where each does.
         self._operands = None
-        mx.clear_cache()
+        core.clear_cache()
         operands = Operands(self._units, shape)
         # Both arms once: pages are touched, kernels loaded. Slow row counts are powers of two, so an odd one is none.
         operands.stock()
         operands.split((shape.rows // 2) | 1, secondary_first=False)
         self._operands = operands
-        return frames.Prepared(mx.get_active_memory())
+        return frames.Prepared(core.get_active_memory())
 
 
 def relative_error(result: mx.array, reference: mx.array) -> float:
     """max|a - b| / max|b|; infinite if a number is not finite."""
-    mx = need_mlx()
-    result, reference = result.astype(mx.float32), reference.astype(mx.float32)
-    difference = float(mx.abs(result - reference).max().item())
-    largest = float(mx.abs(reference).max().item())
+    core = need_mlx()
+    result, reference = result.astype(core.float32), reference.astype(core.float32)
+    difference = float(core.abs(result - reference).max().item())
+    largest = float(core.abs(reference).max().item())
     error = 0.0 if difference == 0.0 else difference / largest if largest else float("inf")
     finite = error - error == 0.0 and largest - largest == 0.0
     return error if finite else float("inf")
@@ -185,11 +185,11 @@ def relative_error(result: mx.array, reference: mx.array) -> float:
 
 def _noise(sides: tuple[int, int], dtype: mx.Dtype, seed: int) -> mx.array:
     """Uniform random numbers, materialised: what is timed does not depend on the distribution."""
-    mx = need_mlx()
+    core = need_mlx()
     # The standard deviation of a uniform distribution on [-a, a] is a / sqrt(3).
     bound = _SCALE * 3**0.5
-    numbers = mx.random.uniform(-bound, bound, sides, key=mx.random.key(seed)).astype(dtype)
-    mx.eval(numbers)
+    numbers = core.random.uniform(-bound, bound, sides, key=core.random.key(seed)).astype(dtype)
+    core.eval(numbers)
     return numbers
 
 
@@ -224,8 +224,12 @@ def _limit_memory(asked: str | None) -> int:
 
 def main() -> int:
     """Measures until standard input is closed."""
-    parser = argparse.ArgumentParser(prog="python -m fusiond.worker", description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--pair", choices=("auto", "development"), default="auto", help="which two units share the rows")
+    parser = argparse.ArgumentParser(
+        prog="python -m fusiond.worker", description=(__doc__ or "").split("\n", 1)[0]
+    )
+    parser.add_argument(
+        "--pair", choices=("auto", "development"), default="auto", help="which two units share the rows"
+    )
     arguments = parser.parse_args()
     replies = _take_stdout()
     try:

@@ -50,7 +50,10 @@ def main(arguments: list[str]) -> int:
         # In this process, which is ours, and in that module only.
         module.load = accelerating(module.load)
     else:
-        print(f"fusiond: this mlx_lm.{command} doesn't load models as it used to; it runs as it is", file=sys.stderr)
+        print(
+            f"fusiond: this mlx_lm.{command} doesn't load models as it used to; it runs as it is",
+            file=sys.stderr,
+        )
     sys.argv = [f"fusiond.mlx_lm {command}", *rest]
     module.main()
     return 0

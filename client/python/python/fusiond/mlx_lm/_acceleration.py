@@ -33,7 +33,9 @@ _SAMPLE_EVERY = 61
 class Acceleration:
     """What was done to a model, until ``undo``."""
 
-    def __init__(self, model: Any, found: Survey, attachment: fusiond.Attachment, layers: list[fusiond.Layer]) -> None:
+    def __init__(
+        self, model: Any, found: Survey, attachment: fusiond.Attachment, layers: list[fusiond.Layer]
+    ) -> None:
         self._model, self._found, self._attachment = model, found, attachment
         places = {layer: place for place, layer in enumerate(layers)}
         times = Counter(places[linear.layer] for linear in found.linears)
@@ -124,7 +126,11 @@ class Acceleration:
                 return call(model, *args, **kwargs)
         with chunk:
             self._chunks[chunk.arm] += 1
-            result = self._split(call, model, args, kwargs) if chunk.arm == "split" else call(model, *args, **kwargs)
+            result = (
+                self._split(call, model, args, kwargs)
+                if chunk.arm == "split"
+                else call(model, *args, **kwargs)
+            )
             # What mlx-lm does next anyway, in either arm: now the time is that of a chunk.
             need_mlx().eval([cache.state for cache in caches])
         return result
@@ -163,13 +169,23 @@ class Acceleration:
         return joined.reshape(*x.shape[:-1], -1)
 
     def _sampled(
-        self, units: Units, work: Any, x: Any, place: int, rows: int, secondary_rows: int, *, secondary_first: bool
+        self,
+        units: Units,
+        work: Any,
+        x: Any,
+        place: int,
+        rows: int,
+        secondary_rows: int,
+        *,
+        secondary_first: bool,
     ) -> Any:
         # The times shall be those of this product.
         units.drain()
         joined, times = units.split_timed(work, x, secondary_rows, secondary_first=secondary_first)
         total_ms, primary_ms, secondary_ms = (ns / 1e6 for ns in times)
-        self._attachment.observe(place, rows, secondary_rows, total_ms, primary_ms, secondary_ms, secondary_first)
+        self._attachment.observe(
+            place, rows, secondary_rows, total_ms, primary_ms, secondary_ms, secondary_first
+        )
         return joined
 
 

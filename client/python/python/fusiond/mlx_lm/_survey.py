@@ -88,7 +88,9 @@ def _layer(module: Any) -> Layer | None:
     nn = need("mlx.nn", "mlx", "to look at a model")
     kind = type(module)
     if kind.__name__ in _EXPERTS:
-        raise _UnsplittableError("routed experts: each row goes through experts of its own, so a share of rows is no share of the work")
+        raise _UnsplittableError(
+            "routed experts: each row goes through experts of its own, so a share of rows is no share of the work"
+        )
     if isinstance(module, nn.Linear):
         if kind.__call__ is not nn.Linear.__call__:
             raise _UnsplittableError(f"{kind.__name__} computes in a way of its own")
