@@ -10,8 +10,10 @@ use fusion_client::{GateScope, RowRange, WorkloadName};
 
 use crate::exit;
 
+mod bench;
 mod planner;
 
+pub(crate) use bench::{Bench, Ttft};
 pub(crate) use planner::{Config, History, Pause, Watch};
 
 const EXAMPLES: &str = "\
@@ -149,6 +151,9 @@ Examples:
 This starts 'fusion-worker --probe', the one beside fusionctl or in PATH, or the one that FUSION_WORKER names, and exits as it
 does. It takes some 20 seconds and both units: close other programs first.")]
     Probe(Probe),
+    /// Compare programs with and without the daemon's help, in one run
+    #[command(subcommand)]
+    Bench(Bench),
     /// Stop the daemon and wait until it is gone
     Stop,
     /// Print a completion script

@@ -10,8 +10,8 @@ use fusion_client::ClientError;
 pub(crate) enum Exit {
     /// It did what it was asked.
     Ok = 0,
-    /// At least one shape could not be calibrated, or the probe failed.
-    CalibrationFailed = 1,
+    /// At least one shape could not be calibrated, the probe failed, or tokens differ in a bench.
+    Failed = 1,
     /// The command line is wrong. clap's number, too.
     Usage = 2,
     /// The daemon refused the request's content, the store has faults, or there is nothing to draw.
@@ -38,7 +38,7 @@ pub(crate) enum Exit {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
-  1    at least one shape could not be calibrated, or the probe failed
+  1    at least one shape could not be calibrated, the probe failed, or tokens differ in a bench
   2    wrong usage: unknown command, model, shape, format, workload or arm; or there is no terminal to ask or show on
   65   the daemon refused the content of the request, the store has faults, or there is nothing to draw
   69   the daemon is not running, or does not answer
@@ -83,7 +83,7 @@ mod tests {
     fn the_help_lists_every_code() {
         let all = [
             Exit::Ok,
-            Exit::CalibrationFailed,
+            Exit::Failed,
             Exit::Usage,
             Exit::BadData,
             Exit::NotRunning,

@@ -70,6 +70,7 @@ def test_only_what_computes_is_part_of_the_engine() -> None:
         "7f02-7f03 r-xp 00000000 08:01 43   /opt/my code/a/libmlx.so\n"
         "7f02-7f03 r--p 00000000 08:01 43   /opt/my code/a/libmlx.so\n"
         "7f02-7f03 r-xp 00000000 08:01 45   /opt/b/libscipy_openblas.so\n"
+        "7f02-7f03 r-xp 00000000 08:01 46   /opt/numpy.libs/libscipy_openblas64_-32a4b2a6.so\n"
         "7f04-7f05 rw-p 00000000 00:00 0    [heap]\n"
     )
     assert identity.engine_libraries(maps) == [

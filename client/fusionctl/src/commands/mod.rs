@@ -1,5 +1,6 @@
 //! One file per verb.
 
+pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod clients;
 mod completions;
@@ -48,6 +49,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Ratios(command) => wait(ratios::run(&command, &path(socket)?, output)),
         Command::Gates(command) => wait(gates::run(&command, &path(socket)?, output)),
         Command::Clients(command) => wait(clients::run(&command, &path(socket)?, output)),
+        Command::Bench(command) => wait(bench::run(&command, &path(socket)?, output)),
         Command::Store(command) => wait(store::run(&command, &path(socket)?, output)),
     }
 }

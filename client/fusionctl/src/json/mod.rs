@@ -46,6 +46,7 @@ pub(crate) enum Schema {
     StoreVerify,
     StoreRebuild,
     StoreExport,
+    BenchTtft,
 }
 
 impl Schema {
@@ -74,6 +75,7 @@ impl Schema {
             Self::StoreVerify => "fusionctl.store.verify/1",
             Self::StoreRebuild => "fusionctl.store.rebuild/1",
             Self::StoreExport => "fusionctl.store.export/1",
+            Self::BenchTtft => "fusionctl.bench.ttft/1",
         }
     }
 }

@@ -17,8 +17,8 @@ from pathlib import Path
 from fusiond._attach import Engine
 from fusiond._missing import need_mlx
 
-# Files whose code computes products, by the beginning of their names.
-_COMPUTES = ("libmlx.so", "libscipy_openblas")
+# Files whose code computes MLX's products. NumPy brings a BLAS of another name along, which MLX never calls: whether it is loaded says nothing.
+_COMPUTES = frozenset({"libmlx.so", "libscipy_openblas.so"})
 _PIECE_BYTES = 1 << 20
 
 
@@ -65,7 +65,7 @@ def _engine_files(mlx_core: Path) -> list[Path]:
 def engine_libraries(maps: str) -> list[Path]:
     """The files in ``/proc/self/maps`` whose code computes products, sorted by path."""
     paths = {Path(line[line.index("/") :]) for line in maps.splitlines() if "/" in line}
-    return sorted(path for path in paths if path.name.startswith(_COMPUTES))
+    return sorted(path for path in paths if path.name in _COMPUTES)
 
 
 def _linux_hardware() -> Hardware:

@@ -104,7 +104,7 @@ impl Outcome {
         match self.failed.len() {
             0 => Ok(()),
             count => Err(Failure::ended(
-                Exit::CalibrationFailed,
+                Exit::Failed,
                 format!("{} could not be calibrated: the reasons stand above", words::count(count, "shape")),
             )),
         }
