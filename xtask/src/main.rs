@@ -6,6 +6,7 @@ mod drift;
 mod gates;
 mod load;
 mod process;
+mod python;
 mod replay;
 mod run;
 mod setup;
@@ -37,6 +38,8 @@ enum Chore {
         #[arg(long)]
         force: bool,
     },
+    /// Build fusiond-client for Python, install it into target/python/, lint, type-check and test it
+    PythonTest,
     /// Type-check and lint the macOS code, also from Linux (nothing is linked or run)
     DarwinCheck,
     /// Build in release, start the daemon, calibrate a small model, show what is known
@@ -69,6 +72,7 @@ fn run(chore: &Chore) -> Result<()> {
     match chore {
         Chore::Setup { force } => setup::run(*force),
         Chore::PythonDeps { force } => setup::python_deps(*force),
+        Chore::PythonTest => python::test(),
         Chore::DarwinCheck => darwin::check(),
         Chore::Run => run::run(),
         Chore::Bench { arguments } => bench::run(arguments),

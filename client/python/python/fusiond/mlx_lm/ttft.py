@@ -45,7 +45,9 @@ class Bench:
     def length(self, prompt_tokens: int, rounds: int) -> dict[str, Any]:
         """Rounds of one stock and one accelerated call, the first of which alternates; a round before them only warms up."""
         random.seed(_SEED + prompt_tokens)
-        prompt = [random.randrange(min(_LARGEST_TOKEN, len(self._tokenizer.vocab))) for _ in range(prompt_tokens)]
+        prompt = [
+            random.randrange(min(_LARGEST_TOKEN, len(self._tokenizer.vocab))) for _ in range(prompt_tokens)
+        ]
         warm = self._round(prompt, stock_first=True)
         _progress(f"{prompt_tokens} tokens: warm")
         measured = []
@@ -57,11 +59,15 @@ class Bench:
         difference = first_difference(stock, accelerated)
         return {
             "prompt_tokens": prompt_tokens,
-            "rounds": [{name: value for name, value in one.items() if name != "transcripts"} for one in measured],
+            "rounds": [
+                {name: value for name, value in one.items() if name != "transcripts"} for one in measured
+            ],
             "prompt": prompt,
             "transcripts": {"stock": self._verbatim(stock), "accelerated": self._verbatim(accelerated)},
             "repeatable": {
-                name: all(one["transcripts"][place].tokens == warm["transcripts"][place].tokens for one in measured)
+                name: all(
+                    one["transcripts"][place].tokens == warm["transcripts"][place].tokens for one in measured
+                )
                 for place, name in enumerate(("stock", "accelerated"))
             },
             "largest_error": max(errors),
@@ -187,7 +193,10 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "schema": SCHEMA,
         "model": str(arguments.model),
         "workload": acceleration.workload,
-        "layers": {path: f"{layer.inputs}x{layer.outputs} {layer.format}" for path, layer in acceleration.layers.items()},
+        "layers": {
+            path: f"{layer.inputs}x{layer.outputs} {layer.format}"
+            for path, layer in acceleration.layers.items()
+        },
         "left_alone": acceleration.left_alone,
         "basis": acceleration.attachment.basis,
         "conditions": acceleration.attachment.conditions,
@@ -220,9 +229,13 @@ def _lengths(text: str) -> list[int]:
 
 def main() -> int:
     """Prints the document."""
-    parser = argparse.ArgumentParser(prog="python -m fusiond.mlx_lm.ttft", description="Time to first token, stock and accelerated.")
+    parser = argparse.ArgumentParser(
+        prog="python -m fusiond.mlx_lm.ttft", description="Time to first token, stock and accelerated."
+    )
     parser.add_argument("--model", required=True, help="a model's folder, or its name on Hugging Face")
-    parser.add_argument("--prompt-tokens", type=_lengths, default=[512, 2048, 4096], help="lengths, with commas between")
+    parser.add_argument(
+        "--prompt-tokens", type=_lengths, default=[512, 2048, 4096], help="lengths, with commas between"
+    )
     parser.add_argument("--rounds", type=int, default=7, help="pairs of one stock and one accelerated call")
     parser.add_argument("--tokens", type=int, default=32, help="tokens generated in each call")
     parser.add_argument("--socket", help="where the daemon listens")
