@@ -1,5 +1,5 @@
-"""A worker without MLX: ``python -m scripted_worker NS``. It claims to be this machine and engine, and that the secondary unit takes NS a row
-where the primary one takes 10 µs: so a test chooses which share is served, right or wrong."""
+"""A worker without MLX: ``python -m scripted_worker NS [HASH]``. It claims to be this machine and engine (or one with the library HASH), and that the secondary
+unit takes NS a row where the primary one takes 10 µs: so a test chooses which share is served, right or wrong."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ PRIMARY_NS_PER_ROW = 10_000
 def main() -> None:
     secondary_ns_per_row = int(sys.argv[1])
     machine, engine = identity.hardware(), identity.engine()
+    library_hash = sys.argv[2] if len(sys.argv) > 2 else engine.library_hash
     hello = frames.Hello(
         worker_version="scripted",
         brand=machine.brand,
@@ -23,7 +24,7 @@ def main() -> None:
         units="two scripted units",
         os_build=engine.os_build,
         mlx_version=engine.mlx_version,
-        library_hash=engine.library_hash,
+        library_hash=library_hash,
     )
     replies, rows = sys.stdout.buffer, 0
     replies.write(frames.encode_reply(hello))

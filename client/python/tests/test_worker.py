@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import fusiond
 import pytest
 from conftest import Daemon, eventually, program
 from fusiond import frames, identity
@@ -169,30 +170,48 @@ def test_both_workers_name_one_machine(start: Callable[..., Worker]) -> None:
     assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
 
 
-def test_the_daemon_measures_with_the_clients_own_mlx(
-    start_daemon: Callable[..., Daemon], tmp_path: Any
-) -> None:
-    import fusiond
+AT_ONCE = "[measure]\nsettle_seconds = 0\nquiet_seconds = 0\n"
 
-    configuration = "[measure]\nsettle_seconds = 0\nquiet_seconds = 0\n"
-    daemon = start_daemon(20_000, configuration)
-    daemon.control("pause")
-    daemon.control("calibrate", "256x64x96")
-    engine = identity.engine()
-    # The scripted worker claims our engine; a client of another one is served its lines, and its worker says that it isn't that one.
-    other = engine._replace(library_hash="another")
-    layer = fusiond.Layer(64, 96, "f32")
-    attachment = fusiond.attach(
+
+def attach(daemon: Daemon, engine: fusiond.Engine) -> fusiond.Attachment:
+    return fusiond.attach(
         "a test",
-        [layer],
+        [fusiond.Layer(512, 1024, "f32")],
         socket=daemon.socket,
-        state_directory=tmp_path,
-        engine=other,
+        state_directory=daemon.state,
+        engine=engine,
         worker=fusiond.Worker.own(),
         typical_rows=256,
+        limit_seconds=30,
     )
-    assert attachment.basis == "attached"
-    assert attachment.lines(0) is not None
-    assert "other engine" in daemon.control("clients")
+
+
+def test_the_daemon_measures_with_the_clients_own_mlx(start_daemon: Callable[..., Daemon]) -> None:
+    # The daemon's own worker has another engine than ours; in its world the secondary unit takes twice as long a row.
+    daemon = start_daemon(20_000, AT_ONCE, library_hash="another")
+    daemon.control("pause")
+    daemon.control("calibrate", "256x512x1024")
+    attachment = attach(daemon, identity.engine())
+    lines = attachment.lines(0)
+    assert lines is not None
+    assert lines.secondary_ms_per_row == pytest.approx(0.02, rel=0.05)
+    assert "1 other engine" in daemon.control("clients")
     daemon.control("resume")
+
+    def measured_or_disturbed() -> bool:
+        # On a machine that others use the worker's calls don't count; that they were made shows all the same whose worker was asked.
+        return "1 exact" in daemon.control("clients") or "calls were disturbed" in daemon.control("status")
+
+    eventually("a calibration with our MLX", measured_or_disturbed)
+    assert "is measured for by" in daemon.control("clients")
+    assert "fusiond.worker" in daemon.control("status")
+    if "1 exact" in daemon.control("clients"):
+        eventually("its lines", lambda: (now := attachment.lines(0)) is None or now.secondary_ms_per_row < 0.015)
+
+
+def test_a_worker_that_is_another_engine_than_was_said_is_not_believed(
+    start_daemon: Callable[..., Daemon],
+) -> None:
+    daemon = start_daemon(20_000, AT_ONCE)
+    _attached = attach(daemon, identity.engine()._replace(library_hash="another"))
     eventually("the refusal", lambda: "but the client runs" in daemon.control("clients"))
