@@ -2,7 +2,7 @@
 
 use statrs::distribution::{ContinuousCDF as _, Normal};
 
-use super::{Candidates, DECISION_CONFIDENCE, Outcome, Phase, Rejection, Search, Verdict, evidence};
+use super::{Candidates, DECISION_CONFIDENCE, Outcome, Rejection, Search, Verdict, evidence};
 use crate::ratio::Ratio;
 use crate::stats::{CONFIDENCE, Interval, ratio_of_pairs};
 
@@ -21,7 +21,7 @@ pub const ANOTHER_SESSION: f64 = 0.8;
 
 impl Search {
     fn best_split(&self) -> Option<u32> {
-        if let Phase::Confirm(rows) = self.phase {
+        if let Some(rows) = self.phase.rows() {
             return Some(rows);
         }
         self.samples

@@ -107,6 +107,11 @@ fn centre(values: &[f64]) -> Option<f64> {
 /// A call that gave a unit more than this many times as many rows as the latest call did, or as few, tells little about it: kernels are slower per
 /// row on few rows, and what a part costs beyond its rows weighs more (seen live: a tenth of 1024 rows takes 15 % longer per row than half).
 const NEAR_ROWS: f64 = 2.0;
+/// As soon as [`ENOUGH_NEAREST`] calls are within this, the others don't count: a part costs something beyond its rows (a kernel packs the
+/// whole weight once, say), so that times per row are those of a size.
+const NEAREST_ROWS: f64 = 1.4;
+/// As many kept calls as average their own noise out to what the bias of farther ones would be.
+const ENOUGH_NEAREST: usize = 2;
 
 /// Both units' time per row; each `None` until it was seen. From the split calls that `usable` accepts and whose parts are near in size to those of the
 /// latest one, as far as those tell.
@@ -115,19 +120,33 @@ pub(super) fn unit_times(
     shape: Shape,
     usable: impl Fn(u32) -> bool,
 ) -> (Option<f64>, Option<f64>) {
-    let all = unit_times_of(samples, shape, &usable);
-    let Some(latest) = samples.iter().rev().find(|sample| sample.secondary_rows > 0) else { return all };
-    let is_near = |rows: u32, latest: u32| {
-        let (rows, latest) = (f64::from(rows), f64::from(latest));
-        rows <= latest * NEAR_ROWS && rows * NEAR_ROWS >= latest
-    };
-    let near = |rows: u32| {
+    let all = || unit_times_of(samples, shape, &usable);
+    let Some(latest) = samples.iter().rev().find(|sample| sample.secondary_rows > 0) else { return all() };
+    let within = |factor: f64| {
+        let near = move |rows: u32, latest: u32| {
+            let (rows, latest) = (f64::from(rows), f64::from(latest));
+            rows <= latest * factor && rows * factor >= latest
+        };
         let primary = |secondary: u32| shape.rows().saturating_sub(secondary);
-        usable(rows)
-            && is_near(rows, latest.secondary_rows)
-            && is_near(primary(rows), primary(latest.secondary_rows))
+        move |rows: u32| {
+            near(rows, latest.secondary_rows) && near(primary(rows), primary(latest.secondary_rows))
+        }
     };
-    let (primary, secondary) = unit_times_of(samples, shape, near);
+    let nearest = |rows: u32| usable(rows) && within(NEAREST_ROWS)(rows);
+    let enough = samples
+        .iter()
+        .filter(|sample| sample.is_kept() && sample.secondary_rows > 0 && nearest(sample.secondary_rows))
+        .count();
+    if enough >= ENOUGH_NEAREST
+        && let times @ (Some(_), Some(_)) = unit_times_of(samples, shape, nearest)
+    {
+        return times;
+    }
+    let (primary, secondary) = unit_times_of(samples, shape, |rows| usable(rows) && within(NEAR_ROWS)(rows));
+    if primary.is_some() && secondary.is_some() {
+        return (primary, secondary);
+    }
+    let all = all();
     (primary.or(all.0), secondary.or(all.1))
 }
 

@@ -11,6 +11,7 @@
 //!   faster on a hot one (FusionML's `first_call_after_probe` and `convergence`).
 //! * Where both units' finish times are known, one or two probes give both lines and the balance ([`Evidence::FinishTimes`]). Where
 //!   only totals are known the lines are fitted to a few of them ([`Evidence::Totals`]).
+//! * The calls that confirm the choice tell the balance, too. Where they move it, the moved choice is confirmed instead, once.
 //! * The choice is compared with stock in pairs, in balanced order. It is chosen only if the interval on the ratio of pairs
 //!   at [`DECISION_CONFIDENCE`] lies above 1, and if it probably wins in other sessions of the machine too ([`ANOTHER_SESSION`]).
 //! * Everything is decided on ratios of times: scaling all times changes nothing but the budget.
@@ -55,6 +56,8 @@ const MAXIMUM_PAIRS: usize = 6;
 const HOPELESS: [(usize, f64); 2] = [(2, 1.005), (3, 1.02)];
 /// Split calls at most before the choice, with finish times.
 const PROBES: usize = 4;
+/// Calls that confirming other rows takes: two splits, and stock after a first call that is thrown away.
+const MOVING_CALLS: u32 = 4;
 /// A change of the balance smaller than this share isn't followed.
 const SETTLED: f64 = 0.01;
 /// First probe without any knowledge: both units have a good part, whatever their speeds.
@@ -115,10 +118,24 @@ pub enum SearchError {
     Done,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// Where is the balance?
     Explore,
+    /// These rows against stock.
     Confirm(u32),
+    /// The same, for rows that the confirming calls moved: they are moved once.
+    ConfirmMoved(u32),
+}
+
+impl Phase {
+    /// The rows that are confirmed.
+    fn rows(self) -> Option<u32> {
+        match self {
+            Self::Explore => None,
+            Self::Confirm(rows) | Self::ConfirmMoved(rows) => Some(rows),
+        }
+    }
 }
 
 /// What exploring comes to.
@@ -274,7 +291,7 @@ impl Search {
                 Explore::Settled(rows) => self.phase = Phase::Confirm(rows),
             }
         }
-        let Phase::Confirm(rows) = self.phase else { return self.done(false) };
+        let Some(rows) = self.phase.rows() else { return self.done(false) };
         self.confirm(rows)
     }
 
@@ -399,7 +416,7 @@ impl Search {
 
     /// The rows that the search stands at: what it would choose were it to end now and win; `None` before it knows enough.
     pub fn standing_rows(&self) -> Option<u32> {
-        if let Phase::Confirm(rows) = self.phase {
+        if let Some(rows) = self.phase.rows() {
             return Some(rows);
         }
         match self.unit_times() {
@@ -444,7 +461,7 @@ impl Search {
         self.split_calls() >= PROBES || (near && kept >= 1 && self.split_calls() > 2)
     }
 
-    fn confirm(&self, rows: u32) -> Step {
+    fn confirm(&mut self, rows: u32) -> Step {
         let (stock, split) = (
             evidence::usable_totals(&self.samples, 0).len(),
             evidence::usable_totals(&self.samples, rows).len(),
@@ -457,11 +474,26 @@ impl Search {
         let wanted = (done + 1).max(self.minimum_pairs());
         let on_stock = self.samples.last().is_some_and(|sample| sample.secondary_rows == 0);
         // Stay with the arm that runs until it has enough: every change costs a call.
-        if (on_stock && stock < wanted) || (!on_stock && split >= wanted) {
+        if on_stock && stock < wanted {
             Step::Measure(Ask::Stock)
-        } else {
+        } else if on_stock || split < wanted {
             self.ask_split(rows)
+        } else if let Some(moved) = self.moved(rows) {
+            self.phase = Phase::ConfirmMoved(moved);
+            self.ask_split(moved)
+        } else {
+            Step::Measure(Ask::Stock)
         }
+    }
+
+    /// Where the balance is by all split calls up to now, if they moved it from `rows`, this is the first time, and there are calls left to
+    /// confirm it.
+    fn moved(&self, rows: u32) -> Option<u32> {
+        let (Phase::Confirm(_), (Some(_), Some(_))) = (self.phase, self.unit_times()) else { return None };
+        let balanced = self.allowed(self.best_rows(&self.lines()?));
+        let is_moved = f64::from(balanced.abs_diff(rows)) > SETTLED * f64::from(self.shape.rows());
+        let is_affordable = self.calls() + MOVING_CALLS <= self.options.budget.calls;
+        (balanced > 0 && is_moved && is_affordable).then_some(balanced)
     }
 
     /// Whether the gain looks too small to be worth proving.

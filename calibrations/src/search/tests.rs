@@ -71,6 +71,32 @@ fn finish_times_find_the_balance_in_four_split_calls_and_twelve_in_all() {
     }
 }
 
+/// A part costs something beyond its rows, as where a kernel packs the whole weight first: lines through calls of other sizes would put the
+/// balance elsewhere.
+#[test]
+fn what_a_part_costs_beyond_its_rows_does_not_move_the_balance() {
+    let (mut sum, mut worst, mut count) = (0.0, 0.0_f64, 0.0);
+    for seed in 0..50 {
+        for packing_ms in [0.0, 0.1, 0.2] {
+            let shape = shape(512, 2048);
+            let options = Options { seed, ..Options::default() };
+            let (mut search, mut noise) = (Search::new(shape, options), Noise(seed));
+            let outcome = drive(&mut search, |ask| {
+                let mut sample = two_units(shape, 1.0, &mut noise, ask);
+                sample.total_ms += packing_ms;
+                if let Some(times) = &mut sample.finish_times {
+                    times.primary_ms += packing_ms;
+                    times.secondary_ms += packing_ms;
+                }
+                sample
+            });
+            let off = (outcome.ratio.get() - 0.5).abs();
+            (sum, worst, count) = (sum + off, worst.max(off), count + 1.0);
+        }
+    }
+    assert!(worst <= 0.015 && sum / count <= 0.003, "mean {}, worst {worst}", sum / count);
+}
+
 #[test]
 fn an_earlier_choice_off_the_balance_is_corrected() {
     for seed in 0..20 {

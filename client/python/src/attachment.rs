@@ -43,7 +43,9 @@ impl Living {
     }
 
     pub(crate) fn layer(&self, place: usize) -> PyResult<LayerHandle> {
-        let known = || PyValueError::new_err(format!("there is no layer {place}: {} are attached", self.layers.len()));
+        let known = || {
+            PyValueError::new_err(format!("there is no layer {place}: {} are attached", self.layers.len()))
+        };
         self.layers.get(place).copied().ok_or_else(known)
     }
 }
@@ -111,7 +113,11 @@ impl Attachment {
         if state_directory.is_some() {
             options.state_directory = state_directory;
         }
-        options.engine = engine.map(|(os_build, mlx_version, library_hash)| Engine { os_build, mlx_version, library_hash });
+        options.engine = engine.map(|(os_build, mlx_version, library_hash)| Engine {
+            os_build,
+            mlx_version,
+            library_hash,
+        });
         options.worker = worker.map(|(interpreter, environment)| ClientWorker { interpreter, environment });
         options.typical_rows = typical_rows;
         options.working_set_bytes = working_set_bytes;

@@ -45,7 +45,11 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    pub(crate) fn new(py: Python<'_>, attachment: Py<Attachment>, composition: Composition) -> PyResult<Self> {
+    pub(crate) fn new(
+        py: Python<'_>,
+        attachment: Py<Attachment>,
+        composition: Composition,
+    ) -> PyResult<Self> {
         let living = attachment.get().living();
         let region = py.detach(|| composition.region(&living))?;
         let known = ArcSwap::from_pointee(Known { process: std::process::id(), region });

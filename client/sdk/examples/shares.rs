@@ -26,7 +26,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let rows = attachment.secondary_rows(*handle, ROWS);
         println!("{layer}: {rows} of {ROWS} rows on the CPU");
     }
-    let parts: Vec<_> = handles.iter().zip([2, 2, 2, 1]).map(|(handle, times)| (*handle, times * BLOCKS)).collect();
+    let parts: Vec<_> =
+        handles.iter().zip([2, 2, 2, 1]).map(|(handle, times)| (*handle, times * BLOCKS)).collect();
     let region = attachment.region("qwen2.5-0.5b prefill", ArmSet::mlx_lm(), &parts, 0.0);
     // Around each chunk: the gate decides, and learns from the time until the guard ends.
     let call = region.begin(ROWS);

@@ -116,7 +116,9 @@ mod tests {
         let refused = |wire| ClientWorker::try_from(wire).unwrap_err();
         assert!(matches!(refused(wire("python3", ("PYTHONPATH", ""))), ClientWorkerError::Relative(_)));
         let stranger = refused(wire("/usr/bin/python3", ("PYTHONSTARTUP", "/tmp/x.py")));
-        assert!(stranger.to_string().contains("'PYTHONSTARTUP'") && stranger.to_string().contains("LD_PRELOAD"));
+        assert!(
+            stranger.to_string().contains("'PYTHONSTARTUP'") && stranger.to_string().contains("LD_PRELOAD")
+        );
         let long = "x".repeat(LONGEST_VALUE + 1);
         assert!(matches!(refused(wire("/p", ("PYTHONPATH", &long))), ClientWorkerError::Value(_)));
         assert!(matches!(refused(wire("/p", ("PYTHONPATH", "a\0b"))), ClientWorkerError::Value(_)));

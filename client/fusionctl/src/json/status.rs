@@ -26,6 +26,7 @@ pub(crate) struct Status {
     configuration: Option<Configuration>,
     planner: Option<Planner>,
     worker: Option<Part>,
+    last_worker_trouble: Option<WorkerTrouble>,
     store: Option<Store>,
     running: Option<Job>,
     waiting: Vec<Job>,
@@ -95,6 +96,10 @@ impl From<&v1::GetStatusReply> for Status {
             configuration: status.configuration.as_ref().map(Into::into),
             planner: status.planner.as_ref().map(Into::into),
             worker: status.worker.as_ref().map(Into::into),
+            last_worker_trouble: status.last_worker_trouble.as_ref().map(|trouble| WorkerTrouble {
+                reason: trouble.reason.clone(),
+                at: time(trouble.at_unix_ms),
+            }),
             store: status.store.as_ref().map(Into::into),
             running: status.running.as_ref().map(Into::into),
             waiting: status.waiting.iter().map(Into::into).collect(),
@@ -102,6 +107,12 @@ impl From<&v1::GetStatusReply> for Status {
             clients: status.clients.as_ref().map(Into::into),
         }
     }
+}
+
+#[derive(Debug, Serialize)]
+struct WorkerTrouble {
+    reason: String,
+    at: String,
 }
 
 impl From<&v1::ClientsSummary> for Clients {

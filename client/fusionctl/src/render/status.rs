@@ -35,8 +35,17 @@ fn machine(status: &v1::GetStatusReply, now_unix_ms: u64, output: Output) -> Vec
         ("engine", status.engine.as_ref().map(words::engine)),
         ("conditions", Some(conditions(status, now_unix_ms))),
         ("worker", status.worker.as_ref().map(|worker| part(worker, output))),
+        ("", last_trouble(status, now_unix_ms)),
         ("store", status.store.as_ref().map(|known| store(known, output))),
     ]
+}
+
+/// "last trouble 12 min ago: it died": said only while it is over, or else it stands there already.
+fn last_trouble(status: &v1::GetStatusReply, now_unix_ms: u64) -> Option<String> {
+    let trouble = status.last_worker_trouble.as_ref()?;
+    let over = status.worker.as_ref().is_some_and(|worker| worker.health() == v1::Health::Ok);
+    let when = moments::ago(trouble.at_unix_ms, now_unix_ms);
+    over.then(|| format!("last trouble {when}: {}", words::plain(&trouble.reason)))
 }
 
 /// What is measured without being asked for, or why nothing is.

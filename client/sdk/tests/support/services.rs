@@ -184,6 +184,10 @@ impl Control for Service {
             planner: self.planner(),
             conditions_since_unix_ms: self.script.conditions_since_unix_ms,
             readings: self.script.readings.clone(),
+            last_worker_trouble: self.script.readings.is_some().then(|| v1::WorkerTrouble {
+                reason: "the worker was ended by signal 9".to_owned(),
+                at_unix_ms: canned::THEN,
+            }),
         }))
     }
 

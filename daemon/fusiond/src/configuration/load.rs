@@ -21,6 +21,12 @@ pub enum ConfigurationError {
     /// A file or directory can't be read.
     #[error("{0}")]
     Read(#[from] io::Error),
+    /// Something else than a file: reading it might never end.
+    #[error("{path} is no file: put a file there, or take it away")]
+    NoFile {
+        /// What lies there.
+        path: PathBuf,
+    },
     /// A file is too large to be what it should be.
     #[error("{path} has {bytes} bytes, more than the {MOST_BYTES} that such a file may have")]
     TooLarge {
@@ -168,6 +174,7 @@ fn read(path: &Path) -> Result<Option<(PathBuf, String)>, ConfigurationError> {
         Ok(found) if found.len() > MOST_BYTES => {
             Err(ConfigurationError::TooLarge { path: path.to_owned(), bytes: found.len() })
         }
+        Ok(found) if !found.is_file() => Err(ConfigurationError::NoFile { path: path.to_owned() }),
         Ok(_) => Ok(Some((path.to_owned(), fs::read_to_string(path)?))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
@@ -231,6 +238,22 @@ mod tests {
         let found = load(place.path()).unwrap();
         assert_eq!(found.wanted.len(), 4);
         assert_eq!(found.skipped[0], "models/dangling: no config.json");
+    }
+
+    #[test]
+    fn what_is_no_file_is_named_and_never_waited_for() {
+        for path in ["config.toml", "shapes/mine.toml", "models/x/config.json"] {
+            let place = directory(&[(&format!("{path}.d/x"), "")]);
+            fs::rename(place.path().join(format!("{path}.d")), place.path().join(path)).unwrap();
+            let error = load(place.path()).unwrap_err().to_string();
+            assert!(error.contains(path) && error.contains("is no file"), "{error}");
+        }
+        let place = directory(&[("shapes/good.toml", "shapes = ['64x64x64']")]);
+        let _socket = std::os::unix::net::UnixListener::bind(place.path().join("config.toml")).unwrap();
+        assert!(load(place.path()).unwrap_err().to_string().contains("is no file"));
+        let place = directory(&[]);
+        fs::write(place.path().join("config.toml"), [0xff, 0xfe, 0x00]).unwrap();
+        assert!(load(place.path()).unwrap_err().to_string().contains("config.toml"));
     }
 
     #[test]

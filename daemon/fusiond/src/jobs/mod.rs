@@ -33,7 +33,10 @@ use crate::store::{self, StoreHandle};
 use crate::table::{Identity, Table};
 
 use run::Run;
-pub use words::{Board, EndedJob, Freshness, JobError, JobEvent, JobHandle, JobRequest, JobView, Measurer, Tally};
+pub use words::{
+    Board, EndedJob, Freshness, JobError, JobEvent, JobHandle, JobRequest, JobView, Measurer, Tally,
+    WorkerTrouble,
+};
 
 /// Jobs that may wait. Each belongs to a waiting caller, so more means a caller in a loop.
 pub const MAX_WAITING_JOBS: usize = 16;
@@ -286,7 +289,12 @@ impl Jobs {
         if let Some(trouble) = &trouble {
             tracing::warn!("{trouble}");
         }
-        self.board.send_modify(|board| board.worker_trouble = trouble);
+        self.board.send_modify(|board| {
+            if let Some(reason) = trouble.clone() {
+                board.last_trouble = Some(WorkerTrouble { reason, at_unix_ms: unix_ms(SystemTime::now()) });
+            }
+            board.worker_trouble = trouble;
+        });
     }
 
     fn announce_positions(&self) {

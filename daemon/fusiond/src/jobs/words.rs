@@ -212,4 +212,15 @@ pub struct Board {
     pub last: Option<EndedJob>,
     /// What was wrong with the last worker; `None` if it was well.
     pub worker_trouble: Option<String>,
+    /// The last time that something was wrong with a worker, since the daemon started.
+    pub last_trouble: Option<WorkerTrouble>,
+}
+
+/// Something that was wrong with a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerTrouble {
+    /// What, for a person.
+    pub reason: String,
+    /// When, in ms since 1970.
+    pub at_unix_ms: u64,
 }

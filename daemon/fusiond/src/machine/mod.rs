@@ -34,7 +34,9 @@ pub enum MachineError {
     #[error(transparent)]
     UnknownShape(#[from] UnknownShape),
     /// A client's worker has another engine than the client said.
-    #[error("'{worker}' measures with {is}, but the client runs {named}: does it load other libraries than that one names?")]
+    #[error(
+        "'{worker}' measures with {is}, but the client runs {named}: does it load other libraries than that one names?"
+    )]
     OtherEngine {
         /// The worker.
         worker: String,
@@ -44,7 +46,9 @@ pub enum MachineError {
         is: String,
     },
     /// A client's worker measures another machine or pair than the daemon's own.
-    #[error("'{worker}' measures the pair {is}, the daemon's own worker {own}: ratios of two pairs can't be mixed")]
+    #[error(
+        "'{worker}' measures the pair {is}, the daemon's own worker {own}: ratios of two pairs can't be mixed"
+    )]
     OtherChip {
         /// The worker.
         worker: String,

@@ -91,7 +91,9 @@ impl Asked {
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.by, &self.decision) {
-            (Measurer::Client { worker, .. }, Decision::Run(_)) => write!(f, "{} with '{worker}'", self.decision),
+            (Measurer::Client { worker, .. }, Decision::Run(_)) => {
+                write!(f, "{} with '{worker}'", self.decision)
+            }
             _ => self.decision.fmt(f),
         }
     }

@@ -72,7 +72,9 @@ pub(super) fn choose(
             Some("turned off: measure.client_workers is false in config.toml".to_owned())
         }
         (None, _) => Some("the daemon's own worker has not said yet what this machine is".to_owned()),
-        (Some(own), _) if is_stand_in(&own.chip) => Some("the daemon serves another machine's numbers".to_owned()),
+        (Some(own), _) if is_stand_in(&own.chip) => {
+            Some("the daemon serves another machine's numbers".to_owned())
+        }
         (Some(own), _) if own.engine == *engine => {
             Some("not needed: the daemon's own worker has the same engine".to_owned())
         }

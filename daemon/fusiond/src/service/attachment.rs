@@ -375,8 +375,7 @@ impl Parts {
             // Only what the client said it runs is followed: what it may make the daemon remember is bounded by its hello.
             if member.introduction().layers.contains(&layer) {
                 news |= self.knowledge.observe(running, layer, &observation(split));
-                if is_measured
-                    && let Some((stored, live)) = self.knowledge.correction(running, layer) {
+                if is_measured && let Some((stored, live)) = self.knowledge.correction(running, layer) {
                     self.recalibration.observed(&measurer, layer, &stored, &live);
                 }
             }

@@ -57,7 +57,13 @@ impl Parts {
                 let explores = holder == Some(*number);
                 let worker = introduction.worker.as_ref().map(ToString::to_string).unwrap_or_default();
                 let worker_trouble = self.measurer(introduction).1.unwrap_or_default();
-                v1::ClientStatus { explores, served, worker, worker_trouble, ..status(*number, client, sources, identity.as_ref()) }
+                v1::ClientStatus {
+                    explores,
+                    served,
+                    worker,
+                    worker_trouble,
+                    ..status(*number, client, sources, identity.as_ref())
+                }
             })
             .collect()
     }

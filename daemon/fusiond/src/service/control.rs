@@ -143,6 +143,10 @@ impl Parts {
                 stale_estimates: counts.stale,
             }),
             worker: Some(worker_state(&board)),
+            last_worker_trouble: board.last_trouble.as_ref().map(|trouble| v1::WorkerTrouble {
+                reason: trouble.reason.clone(),
+                at_unix_ms: trouble.at_unix_ms,
+            }),
             draining: self.drain.is_cancelled(),
             clients: Some(self.clients_summary()),
             planner: Some(self.planner_status()),

@@ -18,11 +18,8 @@ fn this_program() -> PathBuf {
 
 /// A client that runs the engine `hash`, and a worker of it that behaves as `script` says.
 async fn attach(place: &Place, hash: &str, script: &str, interpreter: PathBuf) -> (Attachment, LayerHandle) {
-    let engine = Engine {
-        os_build: "1".to_owned(),
-        mlx_version: "0.0.0".to_owned(),
-        library_hash: hash.to_owned(),
-    };
+    let engine =
+        Engine { os_build: "1".to_owned(), mlx_version: "0.0.0".to_owned(), library_hash: hash.to_owned() };
     let environment = BTreeMap::from([("PYTHONPATH".to_owned(), script.to_owned())]);
     attachment::attach(Options {
         typical_rows: 512,
@@ -52,10 +49,8 @@ pub async fn another_engine_is_served_at_once_and_measured_by_its_clients_worker
     assert_eq!(layers_from(&daemon, v1::Source::OtherEngine).await, 1);
     assert!((170..=172).contains(&attachment.secondary_rows(handle, 512)));
     daemon.client().await.resume().await.unwrap();
-    eventually("its own lines", async || {
-        (layers_from(&daemon, v1::Source::Exact).await == 2).then_some(())
-    })
-    .await;
+    eventually("its own lines", async || (layers_from(&daemon, v1::Source::Exact).await == 2).then_some(()))
+        .await;
     // That engine's secondary unit takes three times as long a row, not twice.
     eventually("its own rows", async || {
         attachment.secondary_rows(handle, 512).abs_diff(128).le(&2).then_some(())

@@ -105,6 +105,20 @@ pub async fn a_dying_worker_is_a_result() {
     assert!(status.worker.unwrap().detail.contains("Insufficient Memory"));
 }
 
+pub async fn a_dead_worker_is_remembered_when_the_next_is_well() {
+    let place = Place::new();
+    let deadly = place.state().with_extension("deadly");
+    std::fs::write(&deadly, "").unwrap();
+    let daemon = place.start(&format!("dies-if:{}", deadly.display())).await;
+    assert_eq!(tally(&daemon.calibrate(&["64x64x64"]).await), (0, 0, 1));
+    std::fs::remove_file(&deadly).unwrap();
+    assert_eq!(tally(&daemon.calibrate(&["64x64x64"]).await), (1, 0, 0));
+    let status = daemon.client().await.status().await.unwrap();
+    assert_eq!(status.worker.unwrap().health(), v1::Health::Ok);
+    let trouble = status.last_worker_trouble.unwrap();
+    assert!(trouble.reason.contains("signal 6") && trouble.at_unix_ms > 0, "{trouble:?}");
+}
+
 pub async fn worker_after_worker_dies() {
     let place = Place::new();
     let daemon = place.start("dies").await;

@@ -82,6 +82,7 @@ fn main() {
             a_second_daemon_names_the_first
             a_missing_worker_is_no_end
             a_dying_worker_is_a_result
+            a_dead_worker_is_remembered_when_the_next_is_well
             worker_after_worker_dies
             a_hanging_worker_is_ended
             a_worker_of_another_protocol_is_refused

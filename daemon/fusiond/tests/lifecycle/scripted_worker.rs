@@ -13,7 +13,7 @@ pub const FLAG: &str = "--scripted-worker";
 const PRIMARY_NS_PER_ROW: u64 = 10_000;
 const SECONDARY_NS_PER_ROW: u64 = 20_000;
 
-/// Scripts: `steady`, `slow` (50 ms a call), `dies` (before the first call), `dies-late` (in the third), `hangs`, `old`, `babbles`, `wrong` (product), `refuses` (odd
+/// Scripts: `steady`, `slow` (50 ms a call), `dies` (before the first call), `dies-late` (in the third), `dies-if:FILE` (if the file exists), `hangs`, `old`, `babbles`, `wrong` (product), `refuses` (odd
 /// numbers of rows), `hot-if:FILE` (everything is twice as slow if the file exists), `cliff` (the secondary unit is four times slower near a third of 512 rows),
 /// `slower-client` (of an engine of a client's; its secondary unit takes 30 µs a row), `slower-impostor` (of another engine still).
 pub fn run(script: &str) {
@@ -47,8 +47,14 @@ fn misbehave(script: &str, calls: u32) {
             let _ = stdin().read_to_end(&mut rest);
             sleep(Duration::from_secs(3600));
         }
+        _ if names_a_file(script, "dies-if:") => die(),
         _ => {}
     }
+}
+
+/// Whether a script of this kind names a file that exists.
+fn names_a_file(script: &str, kind: &str) -> bool {
+    script.strip_prefix(kind).is_some_and(|file| std::path::Path::new(file).exists())
 }
 
 fn die() -> ! {
@@ -120,10 +126,7 @@ fn secondary_ns_per_row(script: &str) -> u64 {
 
 /// How many times slower the machine is.
 fn heat(script: &str) -> u64 {
-    match script.strip_prefix("hot-if:") {
-        Some(file) if std::path::Path::new(file).exists() => 2,
-        _ => 1,
-    }
+    if names_a_file(script, "hot-if:") { 2 } else { 1 }
 }
 
 fn timed(total_ns: u64, finish: Option<FinishNanoseconds>) -> Reply {

@@ -29,16 +29,20 @@ pub(super) async fn run(command: &Bench, socket: &SocketPath, output: Output) ->
         output.tell("no daemon answers: what is accelerated runs as stock, unless its snapshot is there");
     }
     let raw = measure(ttft, socket, output)?;
-    let measured: Measured = serde_json::from_value(raw.clone())
-        .map_err(|error| Failure::ended(Exit::BadData, format!("{MODULE} printed something else: {error}")))?;
+    let measured: Measured = serde_json::from_value(raw.clone()).map_err(|error| {
+        Failure::ended(Exit::BadData, format!("{MODULE} printed something else: {error}"))
+    })?;
     let verdicts: Vec<Verdict> = measured.lengths.iter().map(Verdict::from).collect();
     let after = status(socket).await;
     let document = document(&verdicts, [&before, &after], &raw)?;
     if let Some(path) = &ttft.output {
-        std::fs::write(path, &document)
-            .map_err(|error| Failure::ended(Exit::Io, format!("cannot write '{}': {error}", path.display())))?;
+        std::fs::write(path, &document).map_err(|error| {
+            Failure::ended(Exit::Io, format!("cannot write '{}': {error}", path.display()))
+        })?;
     }
-    output.print(if output.json { document } else { render::bench::ttft(&measured, &verdicts, output) }.as_str())?;
+    output.print(
+        if output.json { document } else { render::bench::ttft(&measured, &verdicts, output) }.as_str(),
+    )?;
     match verdicts.iter().find(|verdict| !verdict.is_faithful()) {
         None => Ok(()),
         Some(wrong) => Err(Failure::ended(
@@ -58,7 +62,9 @@ fn document(
     [before, after]: [&Option<v1::GetStatusReply>; 2],
     raw: &Value,
 ) -> Result<String, Failure> {
-    let status = |status: &Option<v1::GetStatusReply>| status.as_ref().map(json::status::Status::from).map(serde_json::to_value);
+    let status = |status: &Option<v1::GetStatusReply>| {
+        status.as_ref().map(json::status::Status::from).map(serde_json::to_value)
+    };
     let status = |reply| status(reply).transpose().unwrap_or_default();
     let body = serde_json::json!({
         "fusionctl": fusion_client::VERSION,

@@ -125,13 +125,11 @@ mod tests {
     use super::*;
 
     fn length(first_difference: Option<Difference>) -> Length {
-        let sample = |first_token_ms, chunks| Sample {
-            first_token_ms,
-            decode_tokens_per_second: Some(50.0),
-            chunks,
-        };
+        let sample =
+            |first_token_ms, chunks| Sample { first_token_ms, decode_tokens_per_second: Some(50.0), chunks };
         let split = Chunks { split: 2, eager: 0 };
-        let round = |ms: f64| Round { stock: sample(ms * 1.5, Chunks::default()), accelerated: sample(ms, split) };
+        let round =
+            |ms: f64| Round { stock: sample(ms * 1.5, Chunks::default()), accelerated: sample(ms, split) };
         Length {
             prompt_tokens: 2048,
             rounds: [100.0, 101.0, 99.0, 140.0, 100.0].map(round).into(),
