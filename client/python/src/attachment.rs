@@ -93,6 +93,7 @@ impl Attachment {
     #[new]
     #[pyo3(signature = (name, layers, *, socket = None, state_directory = None, engine = None, worker = None, typical_rows = 0,
         working_set_bytes = None, limit_seconds = 0.25))]
+    #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
     fn new(
         py: Python<'_>,
         name: &str,
@@ -157,7 +158,7 @@ impl Attachment {
     /// One workload that is executed as a whole, split or eager; see `Region`.
     #[pyo3(signature = (name, parts, other_ms = 0.0))]
     fn region(
-        slf: Bound<'_, Self>,
+        slf: &Bound<'_, Self>,
         name: String,
         parts: Vec<(usize, u32)>,
         other_ms: f64,
@@ -174,14 +175,13 @@ impl Attachment {
         rows: u32,
         secondary_rows: u32,
         total_ms: f64,
-        primary_ms: f64,
-        secondary_ms: f64,
+        (primary_ms, secondary_ms): (f64, f64),
         secondary_waited_first: bool,
     ) -> PyResult<bool> {
         let first_waited = if secondary_waited_first { Unit::Secondary } else { Unit::Primary };
         let finish_times = FinishTimes {
-            primary_ms: milliseconds(primary_ms, "primary_ms")?,
-            secondary_ms: milliseconds(secondary_ms, "secondary_ms")?,
+            primary_ms: milliseconds(primary_ms, "the primary unit's time")?,
+            secondary_ms: milliseconds(secondary_ms, "the secondary unit's time")?,
             first_waited,
         };
         let total_ms = milliseconds(total_ms, "total_ms")?;

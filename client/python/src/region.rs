@@ -153,9 +153,9 @@ impl Call {
 
     fn __exit__(
         &self,
-        error: Option<Bound<'_, PyAny>>,
-        _value: Option<Bound<'_, PyAny>>,
-        _traceback: Option<Bound<'_, PyAny>>,
+        error: Option<&Bound<'_, PyAny>>,
+        _value: Option<&Bound<'_, PyAny>>,
+        _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         if error.is_some() { self.abandon() } else { self.end() }
     }

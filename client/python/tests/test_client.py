@@ -74,7 +74,7 @@ def test_nonsense_is_refused_with_words(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no layer 7"):
         attachment.region("a test", [(7, 1)])
     with pytest.raises(ValueError, match="total_ms is NaN"):
-        attachment.observe(0, 512, 100, float("nan"), 1.0, 1.0, False)
+        attachment.observe(0, 512, 100, float("nan"), (1.0, 1.0), False)
     with pytest.raises(ValueError, match="unknown weight format"):
         fusiond.Layer(64, 64, "f8")
     with pytest.raises(ValueError, match="inputs is 0"):
@@ -121,7 +121,7 @@ def test_a_daemon_answers_and_its_death_changes_nothing(start_daemon: Callable[.
     region = attachment.region("a test", [(0, 1)])
     # Few rows would win little: lines alone decide for large calls only.
     assert region.arm(4096) == "split"
-    assert attachment.observe(0, 512, rows, 3.5, 3.4, 3.4, True)
+    assert attachment.observe(0, 512, rows, 3.5, (3.4, 3.4), True)
     daemon.kill()
     eventually("noticing", lambda: attachment.basis == "snapshot")
     assert attachment.secondary_rows(0, 512) == rows

@@ -211,9 +211,9 @@ def test_some_products_are_sampled(shares: Shares, monkeypatch: pytest.MonkeyPat
         assert same(prefill(model), stock)
     # 32 products, both units waited for first in turn.
     assert [observation[-1] for observation in shares.observed] == [True, False, True, False, True, False]
-    for _, rows, secondary_rows, total_ms, primary_ms, secondary_ms, _ in shares.observed:
+    for _, rows, secondary_rows, total_ms, finish_ms, _ in shares.observed:
         assert (rows, secondary_rows) == (ROWS, ROWS // 2)
-        assert 0 < max(primary_ms, secondary_ms) <= total_ms
+        assert 0 < max(finish_ms) <= total_ms
 
 
 def test_everything_is_taken_back(shares: Shares) -> None:

@@ -74,7 +74,7 @@ def test_only_what_computes_is_part_of_the_engine() -> None:
         "7f04-7f05 rw-p 00000000 00:00 0    [heap]\n"
     )
     assert identity.engine_libraries(maps) == [
-        Path("/opt/b/libscipy_openblas.so"),
         Path("/opt/my code/a/libmlx.so"),
+        Path("/opt/b/libscipy_openblas.so"),
     ]
     assert identity.engine() == identity.engine()

@@ -99,11 +99,13 @@ class Attachment:
         rows: int,
         secondary_rows: int,
         total_ms: float,
-        primary_ms: float,
-        secondary_ms: float,
+        finish_ms: tuple[float, float],
         secondary_waited_first: bool,
     ) -> bool:
-        """Reports a split call whose units were waited for one after the other; whether it was taken. Never waits."""
+        """Reports a split call whose units were waited for one after the other; whether it was taken. Never waits.
+
+        ``finish_ms`` are the primary and the secondary unit's.
+        """
 
 @final
 class Region:

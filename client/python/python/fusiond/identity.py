@@ -63,9 +63,9 @@ def _engine_files(mlx_core: Path) -> list[Path]:
 
 
 def engine_libraries(maps: str) -> list[Path]:
-    """The files in ``/proc/self/maps`` whose code computes products, sorted by path."""
+    """The files in ``/proc/self/maps`` whose code computes products, sorted by name: where they lie changes no product."""
     paths = {Path(line[line.index("/") :]) for line in maps.splitlines() if "/" in line}
-    return sorted(path for path in paths if path.name in _COMPUTES)
+    return sorted((path for path in paths if path.name in _COMPUTES), key=lambda path: (path.name, path))
 
 
 def _linux_hardware() -> Hardware:

@@ -182,10 +182,8 @@ class Acceleration:
         # The times shall be those of this product.
         units.drain()
         joined, times = units.split_timed(work, x, secondary_rows, secondary_first=secondary_first)
-        total_ms, primary_ms, secondary_ms = (ns / 1e6 for ns in times)
-        self._attachment.observe(
-            place, rows, secondary_rows, total_ms, primary_ms, secondary_ms, secondary_first
-        )
+        total_ms, *finish_ms = (ns / 1e6 for ns in times)
+        self._attachment.observe(place, rows, secondary_rows, total_ms, (finish_ms[0], finish_ms[1]), secondary_first)
         return joined
 
 
