@@ -175,9 +175,10 @@ impl Attachment {
         rows: u32,
         secondary_rows: u32,
         total_ms: f64,
-        (primary_ms, secondary_ms): (f64, f64),
+        finish_ms: (f64, f64),
         secondary_waited_first: bool,
     ) -> PyResult<bool> {
+        let (primary_ms, secondary_ms) = finish_ms;
         let first_waited = if secondary_waited_first { Unit::Secondary } else { Unit::Primary };
         let finish_times = FinishTimes {
             primary_ms: milliseconds(primary_ms, "the primary unit's time")?,
