@@ -206,7 +206,9 @@ def test_the_daemon_measures_with_the_clients_own_mlx(start_daemon: Callable[...
     assert "is measured for by" in daemon.control("clients")
     assert "fusiond.worker" in daemon.control("status")
     if "1 exact" in daemon.control("clients"):
-        eventually("its lines", lambda: (now := attachment.lines(0)) is None or now.secondary_ms_per_row < 0.015)
+        eventually(
+            "its lines", lambda: (now := attachment.lines(0)) is None or now.secondary_ms_per_row < 0.015
+        )
 
 
 def test_a_worker_that_is_another_engine_than_was_said_is_not_believed(

@@ -183,7 +183,9 @@ class Acceleration:
         units.drain()
         joined, times = units.split_timed(work, x, secondary_rows, secondary_first=secondary_first)
         total_ms, *finish_ms = (ns / 1e6 for ns in times)
-        self._attachment.observe(place, rows, secondary_rows, total_ms, (finish_ms[0], finish_ms[1]), secondary_first)
+        self._attachment.observe(
+            place, rows, secondary_rows, total_ms, (finish_ms[0], finish_ms[1]), secondary_first
+        )
         return joined
 
 
