@@ -20,6 +20,8 @@ const PROMPTS: [u32; 2] = [512, 2048];
 const LAYERS: [(u32, u32); 4] = [(1024, 1024), (1024, 256), (1024, 2816), (2816, 1024)];
 /// Pairs of calls for each length.
 const ROUNDS: &str = "15";
+/// Pairs of a first life in which the daemon knows nothing yet: the gate learns what stock takes, as in any program that ran before.
+const FIRST_LIFE: &str = "7";
 /// Tokens of each call: enough for a decode rate.
 const TOKENS: &str = "24";
 /// Attempts to calibrate a shape: other programs may disturb all calls of one.
@@ -65,8 +67,10 @@ pub(crate) fn measure() -> Result<Vec<Figure>> {
     run(python(&root)?.arg(script).arg(models.path()), "making a random model")?;
     let runtime = runtime()?;
     let daemon = runtime.block_on(Daemon::start(&["--pair", "development"]))?;
+    let model = models.path().join("f32");
+    ask(&root, &daemon, &model, FIRST_LIFE)?;
     runtime.block_on(daemon.calibrate_patiently(&shapes()?, ATTEMPTS))?;
-    let document = ask(&root, &daemon, &models.path().join("f32"))?;
+    let document = ask(&root, &daemon, &model, ROUNDS)?;
     Ok(document.lengths.iter().flat_map(judge).collect())
 }
 
@@ -102,12 +106,12 @@ fn set_up(root: &Path, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-fn ask(root: &Path, daemon: &Daemon, model: &Path) -> Result<Document> {
+fn ask(root: &Path, daemon: &Daemon, model: &Path, rounds: &str) -> Result<Document> {
     let mut fusionctl = Command::new(program("fusionctl")?);
     set_up(root, &mut fusionctl)?;
     let prompts = PROMPTS.map(|prompt| prompt.to_string()).join(",");
     fusionctl.arg("--json").arg("--socket").arg(daemon.socket().as_path());
-    fusionctl.args(["bench", "ttft", "--prompt-tokens", &prompts, "--rounds", ROUNDS, "--tokens", TOKENS]);
+    fusionctl.args(["bench", "ttft", "--prompt-tokens", &prompts, "--rounds", rounds, "--tokens", TOKENS]);
     fusionctl.arg("--model").arg(model).arg("--state-dir").arg(daemon.state());
     fusionctl.args(["--output", "target/bench/ttft.json"]);
     std::fs::create_dir_all("target/bench")?;

@@ -72,7 +72,8 @@ class Bench:
             },
             "largest_error": max(errors),
             "first_difference": None if difference is None else vars(difference),
-            "explanation": self._acceleration.explain(prompt_tokens),
+            # The last token is no part of the chunk.
+            "explanation": self._acceleration.explain(prompt_tokens - 1),
         }
 
     def _verbatim(self, transcript: Transcript) -> dict[str, Any]:
