@@ -24,6 +24,7 @@ test: setup ## Format, lints (Linux and macOS code), all tests, documentation
 	$(CARGO) xtask darwin-check
 	FUSION_REQUIRE_PYTHON=1 $(CARGO) test --locked --workspace
 	$(CARGO) xtask fresh-account
+	$(CARGO) xtask python-test
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
 SEEDS ?= 10

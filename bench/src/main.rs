@@ -25,6 +25,7 @@ mod random;
 mod rest;
 mod split;
 mod system_calls;
+mod ttft;
 mod worker;
 
 use std::path::PathBuf;
@@ -65,6 +66,7 @@ const GROUPS: &[(&str, &str, Measure)] = &[
     ("efficiency", "what a split keeps of both units' speed, layer by layer", efficiency::measure),
     ("block", "the block example through the gate against fixed arms (takes minutes)", block::measure),
     ("decode", "a decode step through the gate against stock", decode::measure),
+    ("ttft", "time to first token in MLX-LM, stock and accelerated in turn", ttft::measure),
     ("asymmetric", "chosen ratio on pairs of unknown speed", asymmetric::measure),
     ("search", "the search on products of unknown speed", live_search::measure),
     ("latency", "GetRatio over the socket against a bare call", latency::measure),

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{process, workspace};
+use crate::{process, python, setup, workspace};
 
 /// Builds the programs in release and runs `fusion-bench` with `arguments`.
 ///
@@ -12,6 +12,11 @@ use crate::{process, workspace};
 /// If a build or the benchmark fails. A missed figure is no failure: it is printed.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let root = workspace::root()?;
+    // The group 'ttft' runs MLX-LM.
+    if arguments.is_empty() || arguments.iter().any(|argument| argument == "ttft") {
+        setup::python_deps(false)?;
+        python::install()?;
+    }
     let mut build = Command::new(workspace::cargo());
     build.current_dir(&root).args(["build", "--release", "--locked"]);
     for package in ["fusiond", "fusion-worker", "fusionctl", "fusion-bench"] {

@@ -8,6 +8,7 @@ mod gates;
 mod load;
 mod package;
 mod process;
+mod python;
 mod replay;
 mod run;
 mod setup;
@@ -41,6 +42,8 @@ enum Chore {
         #[arg(long)]
         force: bool,
     },
+    /// Build fusiond-client for Python, install it into target/python/, lint, type-check and test it
+    PythonTest,
     /// Type-check and lint the macOS code, also from Linux (nothing is linked or run)
     DarwinCheck,
     /// Write fusionctl's manual and completions into target/dist-assets
@@ -79,6 +82,7 @@ fn run(chore: &Chore) -> Result<()> {
     match chore {
         Chore::Setup { force } => setup::run(*force),
         Chore::PythonDeps { force } => setup::python_deps(*force),
+        Chore::PythonTest => python::test(),
         Chore::DarwinCheck => darwin::check(),
         Chore::DistAssets => package::assets_only(),
         Chore::Package => package::run(),

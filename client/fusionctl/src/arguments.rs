@@ -10,11 +10,13 @@ use fusion_client::{GateScope, RowRange, WorkloadName};
 
 use crate::exit;
 
+mod bench;
 mod doctor;
 mod installation;
 mod planner;
 mod sharing;
 
+pub(crate) use bench::{Bench, Ttft};
 pub(crate) use doctor::Doctor;
 pub(crate) use installation::{Install, LogLevel, Logs, Uninstall};
 pub(crate) use planner::{Config, History, Pause, Watch};
@@ -164,6 +166,9 @@ Examples:
 This starts 'fusion-worker --probe', the one beside fusionctl or in PATH, or the one that FUSION_WORKER names, and exits as it
 does. It takes some 20 seconds and both units: close other programs first.")]
     Probe(Probe),
+    /// Compare programs with and without the daemon's help, in one run
+    #[command(subcommand)]
+    Bench(Bench),
     /// Make the daemon part of this machine: put its programs in place, and give it to launchd or systemd
     #[command(after_help = "\
 Examples:

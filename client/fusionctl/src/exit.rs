@@ -11,7 +11,7 @@ use fusion_service::ServiceError;
 pub(crate) enum Exit {
     /// It did what it was asked.
     Ok = 0,
-    /// At least one shape could not be calibrated, the probe failed, or one of the doctor's checks.
+    /// At least one shape could not be calibrated, the probe or one of the doctor's checks failed, or tokens differ in a bench.
     Negative = 1,
     /// The command line is wrong. clap's number, too.
     Usage = 2,
@@ -39,7 +39,7 @@ pub(crate) enum Exit {
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
-  1    at least one shape could not be calibrated, the probe failed, or one of the doctor's checks
+  1    at least one shape could not be calibrated, the probe or one of the doctor's checks failed, or tokens differ in a bench
   2    wrong usage: unknown command, model, shape, format, workload or arm; or there is no terminal to ask or show on
   65   the daemon refused the content of the request, the store has faults, or there is nothing to draw
   69   the daemon is not running, or does not answer

@@ -37,12 +37,27 @@ pub struct AttachedClient {
     pub observations: u64,
     /// Its engine, where it differs from the worker's.
     pub other_engine: Option<Engine>,
+    /// What it named to measure with its engine, if it did.
+    pub worker: Option<NamedWorker>,
     /// Whether it holds the lease to explore.
     pub explores: bool,
     /// Time that its split calls took less than stock's reference since it attached, in ms; negative if they took more.
     pub saved_ms: f64,
     /// The split calls behind that.
     pub split_calls: u64,
+}
+
+/// A worker that a client named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedWorker {
+    /// What the daemon starts.
+    pub program: String,
+    /// Why it doesn't; `None` if it does.
+    pub unused_because: Option<String>,
+}
+
+fn said(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
 /// What answers for a client's layer under the present conditions.
@@ -95,6 +110,8 @@ impl TryFrom<&v1::ClientStatus> for AttachedClient {
             sources,
             observations: wire.observations,
             other_engine: wire.other_engine.clone().map(Into::into),
+            worker: said(&wire.worker)
+                .map(|program| NamedWorker { program, unused_because: said(&wire.worker_trouble) }),
             explores: wire.explores,
             saved_ms: wire.saved_ms,
             split_calls: wire.split_calls,
@@ -111,7 +128,7 @@ impl TryFrom<&v1::ServedLayer> for ServedLayer {
             shape: Layer::try_from(layer)?.with_rows(wire.rows)?,
             source: source(wire.source(), wire.source)?,
             provenance: wire.provenance(),
-            stale_reason: Some(wire.stale_reason.clone()).filter(|reason| !reason.is_empty()),
+            stale_reason: said(&wire.stale_reason),
         })
     }
 }

@@ -32,7 +32,7 @@ mod sharing;
 
 pub use calibration::{Calibration, Event};
 pub use client::{Client, DaemonVersion};
-pub use clients::{AttachedClient, ClientActivity, ServedLayer};
+pub use clients::{AttachedClient, ClientActivity, NamedWorker, ServedLayer};
 pub use deadlines::Deadlines;
 pub use error::ClientError;
 pub use estimates::Estimates;

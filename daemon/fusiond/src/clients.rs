@@ -9,6 +9,8 @@ use fusion_calibrations::shape::Layer;
 use fusion_proto::{MAX_CLIENTS, MAX_LAYERS_PER_CLIENT};
 use tokio::sync::{Notify, watch};
 
+use crate::client_worker::ClientWorker;
+
 /// Why a client can't attach.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
@@ -45,6 +47,8 @@ pub struct Introduction {
     pub version: String,
     /// The engine that runs its products; `None` for the worker's.
     pub engine: Option<Engine>,
+    /// What measures with that engine, if the client has something.
+    pub worker: Option<ClientWorker>,
     /// The layers it runs.
     pub layers: Vec<Layer>,
     /// A number of rows it uses; 0 if it doesn't say.
@@ -255,6 +259,7 @@ mod tests {
             name: "test".to_owned(),
             version: "0".to_owned(),
             engine: None,
+            worker: None,
             layers: Vec::new(),
             typical_rows: 0,
         }

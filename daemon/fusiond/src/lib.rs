@@ -17,6 +17,7 @@
 //! | [`jobs`], [`measure`], [`machine`], [`worker`] | measuring on demand |
 //! | [`recalibration`] | measuring without being asked: drives the planner |
 //! | [`planner`] | when to measure by itself, and what |
+//! | [`client_worker`] | measuring with a client's own MLX |
 //! | [`clients`], [`knowledge`], [`snapshot`] | who is attached, what they are told, what they report |
 //! | [`gates`] | what all processes' gates know, and who may explore |
 //! | [`canary`] | a tiny product that tells heat from what sensors claim |
@@ -29,6 +30,7 @@
 
 pub mod activation;
 pub mod canary;
+pub mod client_worker;
 pub mod clients;
 pub mod configuration;
 pub mod gates;

@@ -1,5 +1,6 @@
 //! What the daemon is told: where its socket, state and worker are, and its limits.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub struct WorkerSettings {
     pub program: PathBuf,
     /// Its arguments, opaque to the daemon.
     pub arguments: Vec<OsString>,
+    /// Variables beside the daemon's own.
+    pub environment: BTreeMap<String, String>,
     /// How long a worker may take to say hello: it loads MLX.
     pub start_limit: Duration,
     /// How long one answer may take before the worker is ended.
@@ -101,6 +104,7 @@ impl Settings {
             worker: WorkerSettings {
                 program: worker.unwrap_or_else(default_worker),
                 arguments: worker_arguments,
+                environment: BTreeMap::new(),
                 start_limit: Self::START_LIMIT,
                 answer_limit: Self::ANSWER_LIMIT,
             },

@@ -26,7 +26,7 @@ use crate::settings::WorkerSettings;
 pub enum WorkerError {
     /// The program isn't there, or isn't one.
     #[error(
-        "the worker '{program}' can't be started ({source}): install fusion-worker beside fusiond, or name it with --worker or FUSION_WORKER"
+        "the worker '{program}' can't be started ({source}): install fusion-worker beside fusiond, or name it with --worker or FUSION_WORKER; a client names its own"
     )]
     Unavailable {
         /// The program.
@@ -140,6 +140,7 @@ impl Worker {
         let limit = memory_limit_bytes.map(|bytes| (fusion_frames::MEMORY_LIMIT_VARIABLE, bytes.to_string()));
         let mut child = Command::new(&settings.program)
             .args(&settings.arguments)
+            .envs(&settings.environment)
             .envs(limit)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod clients;
 mod completions;
@@ -63,6 +64,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Clients(command) => wait(clients::run(&command, &path(socket)?, output)),
         Command::Export(command) => wait(sharing::export(&command, &path(socket)?, output)),
         Command::Import(command) => wait(sharing::import(&command, &path(socket)?, output)),
+        Command::Bench(command) => wait(bench::run(&command, &path(socket)?, output)),
         Command::Store(command) => wait(store::run(&command, &path(socket)?, output)),
     }
 }

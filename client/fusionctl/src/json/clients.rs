@@ -27,7 +27,14 @@ struct Client {
     split_calls: u64,
     explores: bool,
     other_engine: Option<Engine>,
+    worker: Option<Worker>,
     served: Option<Vec<Served>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Worker {
+    program: String,
+    unused_because: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,6 +80,10 @@ impl From<&Shown> for Client {
             split_calls: client.split_calls,
             explores: client.explores,
             other_engine: client.other_engine.as_ref().map(|engine| (&v1::Engine::from(engine)).into()),
+            worker: client.worker.as_ref().map(|worker| Worker {
+                program: worker.program.clone(),
+                unused_because: worker.unused_because.clone(),
+            }),
             served: layers.as_ref().map(|layers| layers.iter().map(Into::into).collect()),
         }
     }

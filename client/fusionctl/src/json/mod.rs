@@ -59,6 +59,7 @@ pub(crate) enum Schema {
     Export,
     Import,
     Doctor,
+    BenchTtft,
 }
 
 impl Schema {
@@ -96,6 +97,7 @@ impl Schema {
             Self::Export => "fusionctl.export/1",
             Self::Import => "fusionctl.import/1",
             Self::Doctor => "fusionctl.doctor/1",
+            Self::BenchTtft => "fusionctl.bench.ttft/1",
         }
     }
 }

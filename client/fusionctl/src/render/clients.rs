@@ -17,9 +17,10 @@ pub(crate) fn list(shown: &[Shown], output: Output) -> String {
         return "no client is attached\n".to_owned();
     }
     let mut text = table(shown, &stacks(), output);
-    let engines: Vec<Field> = shown.iter().filter_map(|shown| other_engine(shown, output)).collect();
-    if !engines.is_empty() {
-        text += &format!("\n{}", fields(&engines, output));
+    let engines = shown.iter().filter_map(|shown| other_engine(shown, output));
+    let remarks: Vec<Field> = engines.chain(shown.iter().filter_map(|shown| worker(shown, output))).collect();
+    if !remarks.is_empty() {
+        text += &format!("\n{}", fields(&remarks, output));
     }
     for Shown { client, layers } in shown {
         let Some(layers) = layers else { continue };
@@ -83,6 +84,20 @@ fn other_engine(shown: &Shown, output: Output) -> Option<Field> {
     let text =
         format!("process {} runs another: {}", shown.client.pid, words::plain(&words::engine(&engine)));
     Some(("engine", Some(output.yellow(&text))))
+}
+
+/// What measures for a client beside the daemon's own worker, or why it doesn't.
+fn worker(shown: &Shown, output: Output) -> Option<Field> {
+    let worker = shown.client.worker.as_ref()?;
+    let program = words::plain(&worker.program);
+    let text = match &worker.unused_because {
+        None => format!("process {} is measured for by '{program}'", shown.client.pid),
+        Some(why) => {
+            let text = format!("process {} named '{program}': {}", shown.client.pid, words::plain(why));
+            output.yellow(&text)
+        }
+    };
+    Some(("worker", Some(text)))
 }
 
 fn layer_stacks() -> Vec<Stack<ServedLayer>> {

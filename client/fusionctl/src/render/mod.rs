@@ -1,6 +1,7 @@
 //! Text for people.
 
 pub(crate) mod answer;
+pub(crate) mod bench;
 pub(crate) mod clients;
 pub(crate) mod configuration;
 pub(crate) mod doctor;

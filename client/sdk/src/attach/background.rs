@@ -302,6 +302,10 @@ impl Background {
             engine: self.options.engine.as_ref().map(Into::into),
             layers: self.options.layers.iter().map(|layer| (*layer).into()).collect(),
             typical_rows: self.options.typical_rows,
+            worker: self.options.worker.as_ref().map(|worker| v1::ClientWorker {
+                interpreter: worker.interpreter.to_string_lossy().into_owned(),
+                environment: worker.environment.clone().into_iter().collect(),
+            }),
         }
     }
 }

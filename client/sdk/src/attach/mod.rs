@@ -20,6 +20,7 @@ mod gates;
 mod region;
 mod table;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -60,6 +61,15 @@ pub enum Basis {
     Stock,
 }
 
+/// What measures with this process's very engine, where that isn't the daemon's own: the daemon runs `interpreter -m fusiond.worker`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientWorker {
+    /// The Python interpreter, an absolute path.
+    pub interpreter: PathBuf,
+    /// Variables that it needs to find the same libraries: PYTHONPATH, LD_PRELOAD and the like; the daemon takes no others.
+    pub environment: BTreeMap<String, String>,
+}
+
 /// Who attaches, and what for.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -71,6 +81,8 @@ pub struct Options {
     pub name: String,
     /// The engine that runs the products; `None` for that of the daemon's worker.
     pub engine: Option<Engine>,
+    /// What measures with `engine`; `None` if only the daemon's worker can measure.
+    pub worker: Option<ClientWorker>,
     /// The layers that are run. Handles are given for these.
     pub layers: Vec<Layer>,
     /// A number of rows that is used, so that the daemon measures what matters; 0 if that can't be said.
@@ -91,6 +103,7 @@ impl Options {
             state_directory,
             name: name.into(),
             engine: None,
+            worker: None,
             layers,
             typical_rows: 0,
             working_set_bytes: None,
@@ -199,11 +212,11 @@ impl Attachment {
 
     /// Says that products run until the guard is dropped, so that nothing is measured meanwhile. Costs one wake of the background thread
     /// when it is the first, and nothing else.
-    pub fn busy(&self) -> BusyGuard<'_> {
+    pub fn busy(&self) -> BusyGuard {
         if self.shared.activity.hold() {
             self.shared.wake.notify_one();
         }
-        BusyGuard { shared: &self.shared }
+        BusyGuard { shared: Arc::clone(&self.shared) }
     }
 
     /// Reports a split call whose units were waited for one after the other. Never blocks; whether it was taken.
@@ -226,11 +239,11 @@ impl Drop for Attachment {
 
 /// While it is held, the daemon measures nothing.
 #[derive(Debug)]
-pub struct BusyGuard<'a> {
-    shared: &'a Shared,
+pub struct BusyGuard {
+    shared: Arc<Shared>,
 }
 
-impl Drop for BusyGuard<'_> {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.shared.activity.release();
     }

@@ -1,5 +1,6 @@
 //! A region for inference threads: which arm, and how long it took.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -27,19 +28,29 @@ impl RegionHandle {
     ///
     /// Never waits. Allocates at the first call of about so many rows, and never again. Calls of few rows, as in decoding, are stock and not timed.
     pub fn begin(&self, rows: u32) -> CallGuard<'_> {
-        let (mark, wake) = self.shared.activity.begin();
+        Self::begin_for(Cow::Borrowed(self), rows)
+    }
+
+    /// [`Self::begin`] with a guard that may outlive this handle: for bindings of other languages.
+    pub fn begin_owned(&self, rows: u32) -> CallGuard<'static> {
+        Self::begin_for(Cow::Owned(self.clone()), rows)
+    }
+
+    fn begin_for(region: Cow<'_, Self>, rows: u32) -> CallGuard<'_> {
+        let Self { shared, gate, workload } = region.as_ref();
+        let (mark, wake) = shared.activity.begin();
         if wake {
-            self.shared.wake.notify_one();
+            shared.wake.notify_one();
         }
-        let timed = !self.workload.bypasses(rows);
+        let timed = !workload.bypasses(rows);
         let decision = if timed {
-            self.gate.decide(&self.shared.gates, &self.workload, rows, || self.shared.table.load_full())
+            gate.decide(&shared.gates, workload, rows, || shared.table.load_full())
         } else {
-            Decision { arm: self.gate.stock(), explore: false }
+            Decision { arm: gate.stock(), explore: false }
         };
-        let contention = self.shared.gates.contention();
+        let contention = shared.gates.contention();
         let begun_at = timed.then(Instant::now);
-        CallGuard { region: self, decision, rows, mark, contention, begun_at, open: true }
+        CallGuard { region, decision, rows, mark, contention, begun_at, open: true }
     }
 
     /// The arm that a call of `rows` rows would get now, without making one: for showing. [`Self::begin`] decides.
@@ -62,7 +73,7 @@ impl RegionHandle {
 #[derive(Debug)]
 #[must_use = "dropping this at once records a call of no time"]
 pub struct CallGuard<'a> {
-    region: &'a RegionHandle,
+    region: Cow<'a, RegionHandle>,
     decision: Decision,
     rows: u32,
     mark: Mark,
@@ -93,10 +104,10 @@ impl CallGuard<'_> {
     }
 
     fn finish(&mut self) {
-        let ended_at = self.begun_at.map(|begun_at| (begun_at, Instant::now()));
-        let RegionHandle { shared, gate, workload } = self.region;
-        let overlapped = shared.activity.end(self.mark);
         self.open = false;
+        let ended_at = self.begun_at.map(|begun_at| (begun_at, Instant::now()));
+        let RegionHandle { shared, gate, workload } = self.region.as_ref();
+        let overlapped = shared.activity.end(self.mark);
         let Some((begun_at, ended_at)) = ended_at else { return };
         let contention = shared.gates.contention();
         let call = Call {
@@ -110,9 +121,9 @@ impl CallGuard<'_> {
     }
 
     fn forget(&mut self) {
-        let RegionHandle { shared, gate, workload } = self.region;
-        shared.activity.end(self.mark);
         self.open = false;
+        let RegionHandle { shared, gate, workload } = self.region.as_ref();
+        shared.activity.end(self.mark);
         gate.abandon(workload.place(), self.decision);
     }
 }

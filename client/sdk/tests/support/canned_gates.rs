@@ -105,6 +105,8 @@ pub fn clients() -> Vec<v1::ClientStatus> {
         other_engine: Some(v1::Engine { mlx_version: "0.31.0".to_owned(), ..canned::engine() }),
         saved_ms: -321.0,
         split_calls: 12,
+        worker: "/usr/bin/python3 -m fusiond.worker".to_owned(),
+        worker_trouble: "turned off: measure.client_workers is false in config.toml".to_owned(),
         ..Default::default()
     };
     vec![server, notebook]

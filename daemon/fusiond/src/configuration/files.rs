@@ -6,7 +6,7 @@ use fusion_calibrations::models::{self, ModelError};
 use fusion_calibrations::shape::{Layout, Shape, ShapeError, WeightFormat};
 use serde::Deserialize;
 
-use super::{DutyShares, Patience};
+use super::{ClientWorkers, DutyShares, Patience};
 
 /// Rows where nothing is said: the chunk that MLX-LM prefills in.
 pub(super) const USUAL_ROWS: u32 = 2048;
@@ -74,6 +74,7 @@ struct MeasurePart {
     format: Option<String>,
     settle_seconds: Option<u64>,
     quiet_seconds: Option<u64>,
+    client_workers: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -87,6 +88,7 @@ struct LogPart {
 pub(super) struct Said {
     pub(super) duty: DutyShares,
     pub(super) patience: Patience,
+    pub(super) client_workers: ClientWorkers,
     /// (shape, the model's name).
     pub(super) shapes: Vec<(Shape, String)>,
     /// Rows that checkpoints are calibrated for.
@@ -99,6 +101,7 @@ impl Default for Said {
         Self {
             duty: DutyShares::default(),
             patience: Patience::default(),
+            client_workers: ClientWorkers::default(),
             shapes: Vec::new(),
             rows: vec![USUAL_ROWS],
             log_filter: None,
@@ -119,6 +122,8 @@ pub(super) fn config(text: &str) -> Result<Said, ContentError> {
         settle: seconds("measure.settle_seconds", measure.settle_seconds, usual.settle)?,
         quiet: seconds("measure.quiet_seconds", measure.quiet_seconds, usual.quiet)?,
     };
+    let client_workers =
+        if measure.client_workers == Some(false) { ClientWorkers::Ignored } else { ClientWorkers::Used };
     let rows = measure.rows.unwrap_or_else(|| vec![USUAL_ROWS]);
     let format: WeightFormat = measure.format.as_deref().unwrap_or("f16").parse()?;
     let mut shapes = Vec::new();
@@ -133,7 +138,7 @@ pub(super) fn config(text: &str) -> Result<Said, ContentError> {
     if let Some(filter) = &log.filter {
         crate::logs::check_filter(filter).map_err(ContentError::LogFilter)?;
     }
-    Ok(Said { duty, patience, shapes, rows, log_filter: log.filter })
+    Ok(Said { duty, patience, client_workers, shapes, rows, log_filter: log.filter })
 }
 
 fn share(field: &'static str, value: Option<f64>, usual: f64) -> Result<f64, ContentError> {
@@ -185,6 +190,13 @@ mod tests {
     #[test]
     fn nothing_said_is_as_usual() {
         assert_eq!(config("").unwrap(), Said::default());
+    }
+
+    #[test]
+    fn clients_workers_can_be_turned_off() {
+        let said = |text| config(text).unwrap().client_workers;
+        assert_eq!(said("[measure]\nclient_workers = true"), ClientWorkers::Used);
+        assert_eq!(said("[measure]\nclient_workers = false"), ClientWorkers::Ignored);
     }
 
     #[test]

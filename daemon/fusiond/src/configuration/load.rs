@@ -96,6 +96,7 @@ pub fn load(directory: &Path) -> Result<Configuration, ConfigurationError> {
     Ok(Configuration {
         duty: said.duty,
         patience: said.patience,
+        client_workers: said.client_workers,
         wanted,
         skipped,
         log_filter: said.log_filter,

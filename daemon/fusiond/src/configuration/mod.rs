@@ -61,6 +61,16 @@ impl Default for Patience {
     }
 }
 
+/// What becomes of workers that clients name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClientWorkers {
+    /// Each measures for its client's engine.
+    #[default]
+    Used,
+    /// None is started: such clients are served what the own worker measured.
+    Ignored,
+}
+
 /// A shape that the user wants calibrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
@@ -77,6 +87,8 @@ pub struct Configuration {
     pub duty: DutyShares,
     /// How long the planner waits.
     pub patience: Patience,
+    /// What becomes of workers that clients name.
+    pub client_workers: ClientWorkers,
     /// What is kept calibrated, each shape once.
     pub wanted: Vec<Wanted>,
     /// What a checkpoint holds that can't be split, with the reason: "models/my-moe: 60 routed experts: ...".

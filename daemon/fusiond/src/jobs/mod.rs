@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use fusion_calibrations::engine::Engine;
 use fusion_calibrations::record::Record;
 use fusion_calibrations::shape::Shape;
 use fusion_calibrations::sharing::Decision;
@@ -24,6 +25,7 @@ use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::canary::Canary;
+use crate::client_worker::ClientWorker;
 use crate::machine::{Machine, MachineChoice, MachineError, is_stand_in};
 use crate::measure::unix_ms;
 use crate::self_test;
@@ -34,7 +36,8 @@ use crate::table::{Identity, Table};
 
 use run::Run;
 pub use words::{
-    Board, EndedJob, Freshness, JobError, JobEvent, JobHandle, JobRequest, JobView, Tally, WorkerTrouble,
+    Board, EndedJob, Freshness, JobError, JobEvent, JobHandle, JobRequest, JobView, Measurer, Tally,
+    WorkerTrouble,
 };
 
 /// Jobs that may wait. Each belongs to a waiting caller, so more means a caller in a loop.
@@ -98,6 +101,29 @@ impl Workshop {
     async fn start_machine(&self, job: u64) -> Result<Machine, MachineError> {
         let limit = self.sensors.available_memory_bytes().map(|available| available / MEMORY_MARGIN);
         Machine::start(&self.machine, &self.worker, limit, job).await
+    }
+
+    /// Starts a client's worker, and makes sure that it measures this machine with that engine.
+    async fn start_client_worker(
+        &self,
+        engine: &Engine,
+        worker: &ClientWorker,
+    ) -> Result<(Machine, Identity), MachineError> {
+        let limit = self.sensors.available_memory_bytes().map(|available| available / MEMORY_MARGIN);
+        let machine =
+            Machine::start(&MachineChoice::Worker, &worker.settings(&self.worker), limit, 0).await?;
+        let identity = machine.identity()?;
+        if identity.engine != *engine {
+            let (named, is) = (engine.to_string(), identity.engine.to_string());
+            return Err(MachineError::OtherEngine { worker: worker.to_string(), named, is });
+        }
+        match &*self.identity.borrow() {
+            Some(own) if own.chip != identity.chip => {
+                let (is, own) = (identity.chip.key(), own.chip.key());
+                Err(MachineError::OtherChip { worker: worker.to_string(), is, own })
+            }
+            _ => Ok((machine, identity)),
+        }
     }
 }
 

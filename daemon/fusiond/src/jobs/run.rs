@@ -5,7 +5,7 @@ use fusion_calibrations::lookup::Query;
 use fusion_calibrations::search::{Known, Start, points};
 use fusion_calibrations::shape::Shape;
 
-use super::{Freshness, JobError, JobEvent, JobView, Jobs, QueuedJob, READ_LIMIT, Tally, Workshop};
+use super::{Freshness, JobError, JobEvent, JobView, Jobs, Measurer, QueuedJob, READ_LIMIT, Tally, Workshop};
 use crate::canary::Sung;
 use crate::machine::{Machine, MachineError};
 use crate::measure::{self, MeasureError, Measured, Plan};
@@ -92,6 +92,9 @@ impl<'a> Run<'a> {
 
     async fn answer_from_table(&mut self, index: usize, shape: Shape) -> Result<bool, JobError> {
         let workshop = &self.jobs.workshop;
+        if self.job.request.by != Measurer::Own {
+            return Ok(false);
+        }
         let Some(identity) = workshop.identity.borrow().clone() else { return Ok(false) };
         let known = workshop.table.exact(&identity, shape, workshop.sensors.conditions());
         // A first guess is no answer to somebody who asks for a measurement.
@@ -107,12 +110,14 @@ impl<'a> Run<'a> {
         if self.machine.is_some() {
             return Ok(());
         }
-        let started = match self.jobs.workshop.start_machine(self.job.job).await {
-            Ok(machine) => self.jobs.learn(&machine).await.map(|identity| (machine, identity)),
-            Err(error) => Err(error),
+        let started = match &self.job.request.by {
+            Measurer::Own => self.start_own().await,
+            Measurer::Client { engine, worker } => {
+                self.jobs.workshop.start_client_worker(engine, worker).await
+            }
         };
         let (machine, identity) = started.map_err(|error| {
-            self.jobs.report_worker(Some(error.to_string()));
+            self.report_worker(error.to_string());
             JobError::NoWorker(error)
         })?;
         let shapes = self.job.request.shapes.len();
@@ -120,6 +125,19 @@ impl<'a> Run<'a> {
         self.machine = Some((machine, identity));
         self.sung = false;
         Ok(())
+    }
+
+    async fn start_own(&self) -> Result<(Machine, Identity), MachineError> {
+        let machine = self.jobs.workshop.start_machine(self.job.job).await?;
+        let identity = self.jobs.learn(&machine).await?;
+        Ok((machine, identity))
+    }
+
+    /// The own worker's trouble is the daemon's; a client's is told by who asked for the job.
+    fn report_worker(&self, trouble: String) {
+        if self.job.request.by == Measurer::Own {
+            self.jobs.report_worker(Some(trouble));
+        }
     }
 
     /// Tells the sensors how fast the machine is, once for each worker. Data is as fast as it is.
@@ -168,7 +186,7 @@ impl<'a> Run<'a> {
             && !error.machine_survives()
         {
             self.machine = None;
-            self.jobs.report_worker(Some(reason.clone()));
+            self.report_worker(reason.clone());
             self.deaths += 1;
             if self.deaths >= DEATHS_IN_A_ROW {
                 return Err(JobError::WorkersDie(reason));

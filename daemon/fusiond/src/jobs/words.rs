@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fusion_calibrations::engine::Engine;
 use fusion_calibrations::record::Record;
 use fusion_calibrations::shape::Shape;
 use tokio::sync::mpsc;
@@ -9,6 +10,7 @@ use tokio_util::sync::DropGuard;
 
 use super::MAX_WAITING_JOBS;
 use super::run::DEATHS_IN_A_ROW;
+use crate::client_worker::ClientWorker;
 use crate::machine::MachineError;
 use crate::store::StoreError;
 use crate::table::Identity;
@@ -22,6 +24,30 @@ pub enum Freshness {
     Remeasure,
 }
 
+/// Whose worker measures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Measurer {
+    /// The daemon's own.
+    Own,
+    /// A client's, for its engine.
+    Client {
+        /// The engine that it must say it has.
+        engine: Engine,
+        /// What is started.
+        worker: ClientWorker,
+    },
+}
+
+impl Measurer {
+    /// The engine that it measures with, given the own worker's.
+    pub fn engine<'a>(&'a self, own: &'a Engine) -> &'a Engine {
+        match self {
+            Self::Own => own,
+            Self::Client { engine, .. } => engine,
+        }
+    }
+}
+
 /// What a caller wants measured.
 #[derive(Debug, Clone)]
 pub struct JobRequest {
@@ -29,6 +55,8 @@ pub struct JobRequest {
     pub title: String,
     /// The shapes, each once.
     pub shapes: Vec<Shape>,
+    /// Who measures them.
+    pub by: Measurer,
     /// What to do with known ones.
     pub freshness: Freshness,
     /// Machine time that each shape may take, in ms.

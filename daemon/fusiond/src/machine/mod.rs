@@ -33,6 +33,30 @@ pub enum MachineError {
     /// A stand-in has no data of this shape.
     #[error(transparent)]
     UnknownShape(#[from] UnknownShape),
+    /// A client's worker has another engine than the client said.
+    #[error(
+        "'{worker}' measures with {is}, but the client runs {named}: does it load other libraries than that one names?"
+    )]
+    OtherEngine {
+        /// The worker.
+        worker: String,
+        /// What the client said.
+        named: String,
+        /// What the worker says.
+        is: String,
+    },
+    /// A client's worker measures another machine or pair than the daemon's own.
+    #[error(
+        "'{worker}' measures the pair {is}, the daemon's own worker {own}: ratios of two pairs can't be mixed"
+    )]
+    OtherChip {
+        /// The worker.
+        worker: String,
+        /// What it measures.
+        is: String,
+        /// What is served.
+        own: String,
+    },
 }
 
 impl MachineError {
@@ -41,6 +65,7 @@ impl MachineError {
         match self {
             Self::Worker(error) => error.worker_survives(),
             Self::UnknownShape(_) => true,
+            Self::OtherEngine { .. } | Self::OtherChip { .. } => false,
         }
     }
 }

@@ -57,6 +57,16 @@ pub enum Cause {
     Doubtful,
 }
 
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Failed(reason) => reason,
+            Self::Interrupted => "interrupted",
+            Self::Doubtful => "its own lines contradict its result",
+        })
+    }
+}
+
 impl Cause {
     /// The wait after so many times in a row.
     fn wait(&self, in_a_row: u32) -> Duration {

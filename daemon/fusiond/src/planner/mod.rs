@@ -112,6 +112,24 @@ impl Planner {
         }
     }
 
+    /// A planner for another engine of this machine. It knows nothing of what failed with this one; what both share it is told by [`Self::follow`].
+    pub fn beside(&self) -> Self {
+        Self {
+            backoff: Backoff::default(),
+            evidence: Evidence::default(),
+            turns: Turns::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Takes over what all engines of a machine share: the policy, the budget, and since when the conditions hold. Whoever spends tells `own`, and then
+    /// this again.
+    pub fn follow(&mut self, own: &Self) {
+        self.policy = own.policy.clone();
+        self.budget = own.budget.clone();
+        self.dwell = own.dwell;
+    }
+
     /// How it decides.
     pub fn policy(&self) -> &Policy {
         &self.policy

@@ -1,10 +1,12 @@
 //! Asks the planner, and does what it says.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use fusion_calibrations::conditions::Conditions;
+use fusion_calibrations::engine::Engine;
 use fusion_calibrations::estimate::Provenance;
 use fusion_calibrations::lines::Lines;
 use fusion_calibrations::record::Record;
@@ -18,7 +20,7 @@ use super::wants::Served;
 use super::{View, now, state_file};
 use crate::clients::Activity;
 use crate::configuration;
-use crate::jobs::{Board, Freshness, JobError, JobEvent, JobHandle, JobRequest};
+use crate::jobs::{Board, Freshness, JobError, JobEvent, JobHandle, JobRequest, Measurer};
 use crate::planner::{
     self, Cause, ClientActivity, Decision, Inputs, Interest, Job, Load, Lock, Moment, Policy, Share, Subject,
     Want, WorkerState,
@@ -45,6 +47,7 @@ pub async fn run(parts: Arc<Parts>) {
         rested_since: None,
         identity: None,
         served: HashMap::new(),
+        last: None,
     };
     let drain = driver.parts.drain.clone();
     tokio::select! {
@@ -64,7 +67,46 @@ struct Driver {
     rested_since: Option<Moment>,
     identity: Option<Identity>,
     /// The lines that were served when the planner was last asked.
-    served: HashMap<Shape, Lines>,
+    served: HashMap<(Engine, Shape), Lines>,
+    /// Who measured last.
+    last: Option<Measurer>,
+}
+
+/// An answer of the planner, for one engine.
+struct Asked {
+    by: Measurer,
+    decision: Decision,
+    wants: Vec<Want>,
+}
+
+impl Asked {
+    /// The lines that are served for what is wanted.
+    fn served(&self, own: Option<&Identity>) -> Vec<((Engine, Shape), Lines)> {
+        let Some(own) = own else { return Vec::new() };
+        let engine = self.by.engine(&own.engine);
+        let lines = |want: &Want| Some(((engine.clone(), want.shape), want.known.lines()?));
+        self.wants.iter().filter_map(lines).collect()
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.by, &self.decision) {
+            (Measurer::Client { worker, .. }, Decision::Run(_)) => {
+                write!(f, "{} with '{worker}'", self.decision)
+            }
+            _ => self.decision.fmt(f),
+        }
+    }
+}
+
+/// The place of the first that may run; else of the one that may soonest: who waits for no moment comes last.
+fn chosen(all: &[Asked]) -> usize {
+    let until = |place: &usize| match &all[*place].decision {
+        Decision::Run(_) => None,
+        Decision::NotNow { until, .. } => Some((until.is_none(), *until)),
+    };
+    (0..all.len()).min_by_key(until).expect("the own worker is always asked")
 }
 
 /// What came of a planned job.
@@ -78,14 +120,14 @@ impl Driver {
     async fn work(&mut self) {
         loop {
             self.look();
-            let mut decision = self.ask(None);
-            if matches!(decision, Decision::Run(_)) {
+            let mut asked = self.ask(None);
+            if matches!(asked.decision, Decision::Run(_)) {
                 // Nobody announces what other programs do: look before the leap.
                 let others = self.others().await;
-                decision = self.ask(others);
+                asked = self.ask(others);
             }
-            match decision {
-                Decision::Run(job) => self.measure(&job).await,
+            match asked.decision {
+                Decision::Run(job) => self.measure(&job, asked.by).await,
                 Decision::NotNow { until, .. } => {
                     // A commit was another's; what it changes is what is served.
                     if let Some(record) = self.changes.wait(until).await {
@@ -101,7 +143,8 @@ impl Driver {
     fn look(&mut self) {
         let observed = self.parts.sensors.recent();
         let (recalibration, at) = (Arc::clone(&self.parts.recalibration), now());
-        let mut planner = recalibration.planner();
+        let mut planners = recalibration.planners();
+        let planner = planners.own();
         if self.clocks.jumped() {
             tracing::info!("the machine slept, or the clock was set");
             planner.clock_jumped(at);
@@ -128,10 +171,9 @@ impl Driver {
     }
 
     /// Asks, with what others were just seen to use, and shows the answer.
-    fn ask(&mut self, others: Option<f64>) -> Decision {
+    fn ask(&mut self, others: Option<f64>) -> Asked {
         let (at, observed) = (now(), self.parts.sensors.last());
         let clients = self.clients(at);
-        let wants = self.wants(at, observed.conditions());
         let inputs = Inputs {
             now: at,
             clients,
@@ -144,19 +186,48 @@ impl Driver {
                 WorkerState::Free
             },
             hold: self.hold(),
-            wants: &wants,
+            wants: &[],
         };
-        let decision = self.parts.recalibration.planner().decide(&inputs);
-        self.served = wants.iter().filter_map(|want| Some((want.shape, want.known.lines()?))).collect();
-        let view = self.view(at, &decision, &wants);
+        let measurers = self.measurers();
+        let asked = measurers.into_iter().map(|by| {
+            let wants = self.wants(at, observed.conditions(), &by);
+            let inputs = Inputs { wants: &wants, ..inputs.clone() };
+            let decision = self.parts.recalibration.planners().of(&by).decide(&inputs);
+            Asked { by, decision, wants }
+        });
+        let asked: Vec<Asked> = asked.collect();
+        self.served = asked.iter().flat_map(|asked| asked.served(self.identity.as_ref())).collect();
+        let view = self.view(at, &asked);
         self.parts.recalibration.view.send_replace(view);
-        decision
+        let place = chosen(&asked);
+        asked.into_iter().nth(place).expect("it is the place of one of them")
+    }
+
+    /// Everybody who measures for somebody; whoever measured last comes last, so that no engine waits for all of another.
+    fn measurers(&self) -> Vec<Measurer> {
+        let mut measurers = vec![Measurer::Own];
+        for (_, client) in self.parts.clients.list() {
+            let by = self.parts.measurer(&client.introduction).0;
+            if !measurers.contains(&by) {
+                measurers.push(by);
+            }
+        }
+        // A worker that keeps failing measures for nobody, but its trouble is remembered as long as its client is there.
+        let attached = self.parts.clients.list();
+        let engines: Vec<_> =
+            attached.iter().filter_map(|(_, client)| client.introduction.engine.as_ref()).collect();
+        self.parts.recalibration.planners().keep(&engines);
+        measurers.sort_by_key(|by| self.last.as_ref() == Some(by));
+        measurers
     }
 
     fn clients(&mut self, at: Moment) -> ClientActivity {
         let attached = self.parts.clients.list();
         for (_, client) in &attached {
-            self.recent.see(&client.introduction, at);
+            // What another engine's worker measures is wanted of that one only, and only while its client is there.
+            if self.parts.measurer(&client.introduction).0 == Measurer::Own {
+                self.recent.see(&client.introduction, at);
+            }
         }
         let mut busy = attached.iter().filter(|(_, client)| client.activity == Activity::Busy);
         match busy.next() {
@@ -168,16 +239,21 @@ impl Driver {
         }
     }
 
-    fn wants(&mut self, at: Moment, conditions: Conditions) -> Vec<Want> {
+    fn wants(&mut self, at: Moment, conditions: Conditions, by: &Measurer) -> Vec<Want> {
         let Some(identity) = &self.identity else { return Vec::new() };
+        let identity = &Identity { engine: by.engine(&identity.engine).clone(), ..identity.clone() };
         let table = &self.parts.table;
         let (records, rule) = (table.of_chip(&identity.chip), table.row_rule(&identity.chip));
         let served = Served { identity, records: &records, rule: &rule, conditions };
         let attached = self.parts.clients.list();
         let attached = attached
             .iter()
+            .filter(|(_, client)| self.parts.measurer(&client.introduction).0 == *by)
             .flat_map(|(_, client)| recent::shapes(&client.introduction))
             .map(|shape| (shape, Interest::Attached));
+        if *by != Measurer::Own {
+            return served.wants(attached);
+        }
         let configuration = Arc::clone(&self.parts.configuration.borrow().configuration);
         let configured = configuration.wanted.iter().map(|wanted| (wanted.shape, Interest::Configured));
         let recent = self.recent.shapes(at).map(|shape| (shape, Interest::Recent));
@@ -199,57 +275,60 @@ impl Driver {
         if self.lock.is_some() { Lock::Held } else { Lock::Elsewhere(None) }
     }
 
-    fn view(&self, at: Moment, decision: &Decision, wants: &[Want]) -> View {
-        let planner = self.parts.recalibration.planner();
-        let stale: Vec<_> = wants
-            .iter()
-            .filter_map(|want| match planner.freshness(at, want.shape, &want.known) {
-                planner::Freshness::Stale(why) => Some((want.shape, why)),
-                planner::Freshness::Until(_) => None,
-            })
-            .collect();
-        let troubles = planner.troubles().map(|(subject, trouble)| {
-            let why = match &trouble.cause {
-                Cause::Failed(reason) => reason.clone(),
-                Cause::Interrupted => "interrupted".to_owned(),
-                Cause::Doubtful => "its own lines contradict its result".to_owned(),
-            };
-            (subject.to_string(), why, trouble.in_a_row, trouble.retry(at).unix_ms())
-        });
+    fn view(&self, at: Moment, all: &[Asked]) -> View {
+        let mut planners = self.parts.recalibration.planners();
+        let (mut stale, mut troubles) = (Vec::new(), Vec::new());
+        for Asked { by, wants, .. } in all {
+            let planner = planners.of(by);
+            stale.extend(wants.iter().filter_map(|want| {
+                match planner.freshness(at, want.shape, &want.known) {
+                    planner::Freshness::Stale(why) => Some((want.shape, why)),
+                    planner::Freshness::Until(_) => None,
+                }
+            }));
+            troubles.extend(planner.troubles().map(|(subject, trouble)| {
+                let why = trouble.cause.to_string();
+                (subject.to_string(), why, trouble.in_a_row, trouble.retry(at).unix_ms())
+            }));
+        }
+        let planner = planners.own();
+        let asked = &all[chosen(all)];
+        let decision = &asked.decision;
         let (next, until) = match decision {
             Decision::Run(job) => (Some(job.shape), None),
             Decision::NotNow { until, .. } => (stale.first().map(|(shape, _)| *shape), *until),
         };
         let conditions = self.parts.sensors.last().conditions();
         View {
-            decision: decision.to_string(),
+            decision: asked.to_string(),
             next,
             until_unix_ms: until.map(Moment::unix_ms),
             credit_ms: planner.credit_ms(at),
             duty: planner.policy().duty(conditions).get(),
-            wanted: wants.len(),
-            troubles: troubles.collect(),
+            wanted: all.iter().map(|asked| asked.wants.len()).sum(),
+            troubles,
             stale,
         }
     }
 
-    async fn measure(&mut self, job: &Job) {
-        tracing::info!(%job, "recalibration");
+    async fn measure(&mut self, job: &Job, by: Measurer) {
+        tracing::info!(%job, ?by, "recalibration");
+        self.last = Some(by.clone());
         let recalibration = Arc::clone(&self.parts.recalibration);
         {
-            let mut planner = recalibration.planner();
-            planner.started(job);
-            let during = planner.state_during(now(), job);
-            drop(planner);
+            let mut planners = recalibration.planners();
+            planners.of(&by).started(job);
+            let during = planners.own().state_during(now(), job);
+            drop(planners);
             if let Err(error) = self.keep(&during) {
                 // A budget that a crash would give back isn't one.
                 let reason = format!("the planner's budget can't be kept: {error}");
-                recalibration.planner().failed(now(), Subject::Worker, Cause::Failed(reason));
+                recalibration.planners().of(&by).failed(now(), Subject::Worker, Cause::Failed(reason));
                 return;
             }
         }
         let begun = Instant::now();
-        let end = self.job(job).await;
+        let end = self.job(job, by.clone()).await;
         let allowed_ms = job.allowance_ms;
         let spent_ms = match &end {
             End::Measured { machine_ms } => *machine_ms,
@@ -257,8 +336,9 @@ impl Driver {
             End::Failed(..) | End::Interrupted => (begun.elapsed().as_secs_f64() * 1e3).min(allowed_ms),
         };
         {
-            let mut planner = recalibration.planner();
-            planner.spent(now(), spent_ms);
+            let mut planners = recalibration.planners();
+            planners.own().spent(now(), spent_ms);
+            let planner = planners.of(&by);
             match end {
                 End::Measured { .. } => {}
                 End::Failed(subject, reason) => planner.failed(now(), subject, Cause::Failed(reason)),
@@ -276,10 +356,11 @@ impl Driver {
     }
 
     /// One shape, until it is done or something ends it.
-    async fn job(&mut self, job: &Job) -> End {
+    async fn job(&mut self, job: &Job, by: Measurer) -> End {
         let request = JobRequest {
-            title: "recalibration".to_owned(),
+            title: title(&by),
             shapes: vec![job.shape],
+            by,
             freshness: Freshness::Remeasure,
             machine_ms: job.allowance_ms,
         };
@@ -320,13 +401,16 @@ impl Driver {
         if estimate.provenance != Provenance::Measured {
             return;
         }
-        let before = self.served.get(&estimate.shape);
-        let mut planner = self.parts.recalibration.planner();
-        planner.measured(now(), estimate, before);
+        let before = self.served.get(&(record.engine.clone(), estimate.shape));
+        let mut planners = self.parts.recalibration.planners();
+        match planners.of_engine(&record.engine) {
+            Some(planner) => planner.measured(now(), estimate, before),
+            None => planners.own().measured(now(), estimate, before),
+        }
     }
 
     fn keep_budget(&self) {
-        let state = self.parts.recalibration.planner().state(now());
+        let state = self.parts.recalibration.planners().own().state(now());
         if let Err(error) = self.keep(&state) {
             tracing::warn!("the planner's budget can't be kept: {error}");
         }
@@ -334,6 +418,14 @@ impl Driver {
 
     fn keep(&self, state: &planner::PlannerState) -> std::io::Result<()> {
         state_file::write(&self.parts.settings.state_directory, state)
+    }
+}
+
+/// What the status calls a job.
+fn title(by: &Measurer) -> String {
+    match by {
+        Measurer::Own => "recalibration".to_owned(),
+        Measurer::Client { worker, .. } => format!("recalibration with '{worker}'"),
     }
 }
 

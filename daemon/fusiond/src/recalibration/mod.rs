@@ -7,10 +7,13 @@
 //!            +---- something changed ------+ NotNow           +--> what it spent, and what came of it
 //! ```
 //!
+//! Engines that clients' own workers measure have a planner each beside the own worker's, on one budget ([`measurers`]).
+//!
 //! The [planner](crate::planner) decides; here it is asked, told, and obeyed. One task; it sleeps until something that a decision rests on
 //! changes, or until the moment that the planner named.
 
 mod driver;
+mod measurers;
 mod measuring_lock;
 mod recent;
 mod state_file;
@@ -25,8 +28,14 @@ use fusion_calibrations::lines::Lines;
 use fusion_calibrations::shape::{Layer, Shape};
 use tokio::sync::watch;
 
+use crate::clients::Introduction;
+use crate::configuration::ClientWorkers;
+use crate::jobs::Measurer;
 use crate::measure::unix_ms;
 use crate::planner::{Freshness, Hold, Known, Moment, Planner, Policy, Staleness};
+use crate::table::Identity;
+
+use measurers::Planners;
 
 pub use driver::run;
 pub use measuring_lock::default_path as default_measuring_lock;
@@ -60,7 +69,7 @@ pub struct View {
 /// The planner, as the rest of the daemon sees it.
 #[derive(Debug)]
 pub struct Recalibration {
-    planner: Mutex<Planner>,
+    planners: Mutex<Planners>,
     hold: watch::Sender<Hold>,
     view: watch::Sender<View>,
 }
@@ -69,7 +78,7 @@ impl Recalibration {
     /// Around a planner.
     pub fn new(planner: Planner) -> Arc<Self> {
         Arc::new(Self {
-            planner: Mutex::new(planner),
+            planners: Mutex::new(Planners::new(planner)),
             hold: watch::Sender::new(Hold::Released),
             view: watch::Sender::default(),
         })
@@ -100,25 +109,35 @@ impl Recalibration {
 
     /// What it does.
     pub fn view(&self) -> View {
-        let credit_ms = self.planner().credit_ms(now());
+        let credit_ms = self.planners().own().credit_ms(now());
         View { credit_ms, ..self.view.borrow().clone() }
     }
 
     /// Why what is served for a shape is stale; `None` if it isn't.
     pub fn staleness(&self, shape: Shape, known: &Known) -> Option<Staleness> {
-        match self.planner().freshness(now(), shape, known) {
+        match self.planners().own().freshness(now(), shape, known) {
             Freshness::Stale(why) => Some(why),
             Freshness::Until(_) => None,
         }
     }
 
     /// A client's calls moved a layer's live lines away from the stored ones.
-    pub fn observed(&self, layer: Layer, stored: &Lines, live: &Lines) {
-        self.planner().observed(now(), layer, stored, live);
+    pub fn observed(&self, by: &Measurer, layer: Layer, stored: &Lines, live: &Lines) {
+        self.planners().of(by).observed(now(), layer, stored, live);
     }
 
-    fn planner(&self) -> MutexGuard<'_, Planner> {
-        self.planner.lock().expect("no holder of this lock panics")
+    /// Who measures for a client; and why it isn't the worker that it named, if it named one.
+    pub fn measurer(
+        &self,
+        client: &Introduction,
+        own: Option<&Identity>,
+        workers: ClientWorkers,
+    ) -> (Measurer, Option<String>) {
+        measurers::choose(client, own, workers, |engine| self.planners().worker_trouble(engine, now()))
+    }
+
+    fn planners(&self) -> MutexGuard<'_, Planners> {
+        self.planners.lock().expect("no holder of this lock panics")
     }
 }
 

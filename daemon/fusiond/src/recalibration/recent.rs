@@ -56,6 +56,7 @@ mod tests {
             name: "test".to_owned(),
             version: "0".to_owned(),
             engine: None,
+            worker: None,
             layers: vec![Layer::new(64, outputs, WeightFormat::F16, Layout::default()).unwrap()],
             typical_rows,
         }

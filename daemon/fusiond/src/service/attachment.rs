@@ -19,6 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::Parts;
+use crate::client_worker::ClientWorker;
 use crate::clients::{Activity, AttachError, Introduction, Membership, Savings};
 use crate::gates::{self, Home, News};
 use crate::knowledge::Running;
@@ -91,11 +92,13 @@ async fn introduce(said: &mut Streaming<v1::AttachRequest>) -> Result<Introducti
         )));
     }
     let layers = hello.layers.iter().map(Layer::try_from).collect::<Result<_, _>>();
+    let worker = hello.worker.map(ClientWorker::try_from).transpose();
     Ok(Introduction {
         pid: hello.pid,
         name: hello.name.chars().take(LONGEST_NAME).collect(),
         version: hello.version.chars().take(LONGEST_NAME).collect(),
         engine: hello.engine.map(Engine::from),
+        worker: worker.map_err(|error| Status::invalid_argument(error.to_string()))?,
         layers: layers.map_err(|error| super::invalid(&error))?,
         typical_rows: hello.typical_rows,
     })
@@ -318,6 +321,7 @@ impl Parts {
             name: String::new(),
             version: String::new(),
             engine: None,
+            worker: None,
             layers: self.knowledge.layers(&identity.chip),
             typical_rows: 0,
         };
@@ -356,8 +360,9 @@ impl Parts {
         let identity = self.jobs.identity().borrow().clone();
         let Some(Identity { chip, engine, .. }) = identity else { return Ok(()) };
         let own = member.introduction().engine.clone();
-        // The worker measures with its own engine only: what another one sees is no reason to.
-        let is_workers = own.as_ref().is_none_or(|own| *own == engine);
+        // A worker measures with its own engine only: what another one sees is no reason to.
+        let measurer = self.measurer(member.introduction()).0;
+        let is_measured = measurer.engine(&engine) == own.as_ref().unwrap_or(&engine);
         let engine = own.unwrap_or(engine);
         let conditions = self.sensors.recent().conditions();
         let running = Running { chip: &chip, engine: &engine, conditions };
@@ -370,8 +375,8 @@ impl Parts {
             // Only what the client said it runs is followed: what it may make the daemon remember is bounded by its hello.
             if member.introduction().layers.contains(&layer) {
                 news |= self.knowledge.observe(running, layer, &observation(split));
-                if is_workers && let Some((stored, live)) = self.knowledge.correction(running, layer) {
-                    self.recalibration.observed(layer, &stored, &live);
+                if is_measured && let Some((stored, live)) = self.knowledge.correction(running, layer) {
+                    self.recalibration.observed(&measurer, layer, &stored, &live);
                 }
             }
         }

@@ -13,7 +13,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
 
 use super::{Parts, shape};
-use crate::jobs::{Freshness, JobError, JobEvent, JobHandle, JobRequest, Tally};
+use crate::jobs::{Freshness, JobError, JobEvent, JobHandle, JobRequest, Measurer, Tally};
 
 /// Titles are for people; longer ones are cut.
 const LONGEST_TITLE: usize = 200;
@@ -53,6 +53,7 @@ fn job(request: &v1::CalibrateRequest) -> Result<JobRequest, Status> {
     let mut seen = HashSet::new();
     let shapes = all.into_iter().filter(|shape| seen.insert(*shape)).collect();
     Ok(JobRequest {
+        by: Measurer::Own,
         title: request.title.chars().take(LONGEST_TITLE).collect(),
         shapes,
         freshness,

@@ -55,7 +55,15 @@ impl Parts {
                     .clone();
                 let served = layers_of.map(|_| self.served(introduction, &lookup)).unwrap_or_default();
                 let explores = holder == Some(*number);
-                v1::ClientStatus { explores, served, ..status(*number, client, sources, identity.as_ref()) }
+                let worker = introduction.worker.as_ref().map(ToString::to_string).unwrap_or_default();
+                let worker_trouble = self.measurer(introduction).1.unwrap_or_default();
+                v1::ClientStatus {
+                    explores,
+                    served,
+                    worker,
+                    worker_trouble,
+                    ..status(*number, client, sources, identity.as_ref())
+                }
             })
             .collect()
     }

@@ -22,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
 
-use crate::clients::Clients;
+use crate::clients::{Clients, Introduction};
 use crate::configuration;
 use crate::gates::Gates;
-use crate::jobs::Jobs;
+use crate::jobs::{Jobs, Measurer};
 use crate::knowledge::Knowledge;
 use crate::logs::Filter;
 use crate::recalibration::Recalibration;
@@ -93,6 +93,14 @@ impl Parts {
         }
         let known = tokio::time::timeout(IDENTITY_PATIENCE, identity.wait_for(Option::is_some)).await;
         known.ok().and_then(Result::ok).and_then(|identity| identity.clone())
+    }
+}
+
+impl Parts {
+    /// Who measures for a client; and why it isn't the worker that it named, if it named one.
+    pub fn measurer(&self, client: &Introduction) -> (Measurer, Option<String>) {
+        let workers = self.configuration.borrow().configuration.client_workers;
+        self.recalibration.measurer(client, self.jobs.identity().borrow().as_ref(), workers)
     }
 }
 

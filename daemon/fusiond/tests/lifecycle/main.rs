@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "the modules of one program")]
 
 mod attachment;
+mod client_workers;
 mod commands;
 mod doctor;
 mod faults;
@@ -35,6 +36,9 @@ fn main() {
     let after = |flag: &str| std::env::args().skip_while(|argument| argument != flag).nth(1);
     if let Some(script) = after(scripted_worker::FLAG) {
         return scripted_worker::run(&script);
+    }
+    if after("-m").as_deref() == Some("fusiond.worker") {
+        return scripted_worker::run(&std::env::var("PYTHONPATH").unwrap());
     }
     if let Some(socket) = after("--ask-status") {
         return support::block_on(faults::ask_status(&socket));
@@ -136,6 +140,12 @@ fn main() {
             a_reset_reaches_every_client
             impossible_decisions_are_refused
             a_client_that_does_not_read_is_dropped_and_nobody_notices;
+        client_workers:
+            another_engine_is_served_at_once_and_measured_by_its_clients_worker
+            it_can_be_turned_off
+            one_that_fails_is_told_of_and_the_own_worker_measures
+            the_same_engine_needs_no_other_worker
+            a_worker_that_cannot_be_named_is_refused;
         commands:
             a_person_sees_and_steers_what_attached_processes_do
             each_client_is_told_to_be_served_from_the_nearest_source

@@ -8,11 +8,11 @@ use fusion_client::{ClientError, v1};
 use crate::attachment;
 use crate::support::{Daemon, Place, eventually};
 
-const QUIET: &str = "power = 'ac'\ncpu_pressure = 0.0\n";
-const AT_ONCE: &str = "[measure]\nsettle_seconds = 0\nquiet_seconds = 0\n";
+pub const QUIET: &str = "power = 'ac'\ncpu_pressure = 0.0\n";
+pub const AT_ONCE: &str = "[measure]\nsettle_seconds = 0\nquiet_seconds = 0\n";
 const MINE: &str = "shapes = ['512x896x4864']\nformat = 'f32'\n";
 
-fn configure(place: &Place, file: &str, text: &str) {
+pub fn configure(place: &Place, file: &str, text: &str) {
     let path = place.state().join("config").join(file);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
@@ -22,7 +22,7 @@ fn sense(place: &Place, text: &str) {
     fs::write(place.directory.path().join("sensors.toml"), text).unwrap();
 }
 
-async fn start(place: &Place, script: &str, sensors: &str) -> Daemon {
+pub async fn start(place: &Place, script: &str, sensors: &str) -> Daemon {
     sense(place, sensors);
     configure(place, "config.toml", AT_ONCE);
     let mut command = place.command(script);
@@ -31,7 +31,7 @@ async fn start(place: &Place, script: &str, sensors: &str) -> Daemon {
     place.start_with(command).await
 }
 
-async fn planner(daemon: &Daemon) -> v1::PlannerStatus {
+pub async fn planner(daemon: &Daemon) -> v1::PlannerStatus {
     daemon.client().await.status().await.unwrap().planner.unwrap()
 }
 
@@ -40,7 +40,7 @@ async fn estimates(daemon: &Daemon) -> u64 {
 }
 
 /// Waits until the planner says so; asking for the status looks at the sensors.
-async fn says(daemon: &Daemon, words: &str) -> v1::PlannerStatus {
+pub async fn says(daemon: &Daemon, words: &str) -> v1::PlannerStatus {
     eventually(words, async || Some(planner(daemon).await).filter(|planner| planner.decision.contains(words)))
         .await
 }

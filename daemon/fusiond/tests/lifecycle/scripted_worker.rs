@@ -17,7 +17,8 @@ const PRIMARY_NS_PER_ROW: u64 = 10_000;
 const SECONDARY_NS_PER_ROW: u64 = 20_000;
 
 /// Scripts: `steady`, `slow` (50 ms a call), `dies` (before the first call), `dies-late` (in the third), `dies-if:FILE` (if the file exists), `hangs`, `old`, `babbles`, `wrong` (product), `refuses` (odd
-/// numbers of rows), `hot-if:FILE` (everything is twice as slow if the file exists), `throttled-if:FILE` (the same, where [`THROTTLED`] is set, as for a daemon), `cliff` (the secondary unit is four times slower near a third of 512 rows).
+/// numbers of rows), `hot-if:FILE` (everything is twice as slow if the file exists), `throttled-if:FILE` (the same, where [`THROTTLED`] is set, as for a daemon), `cliff` (the secondary unit is four times slower near a third of 512 rows),
+/// `slower-client` (of an engine of a client's; its secondary unit takes 30 µs a row), `slower-impostor` (of another engine still).
 pub fn run(script: &str) {
     if script == "babbles" {
         println!("Python 3.11.7 (main) on linux. Type \"help\" for more information.");
@@ -76,7 +77,16 @@ fn hello(script: &str) -> Hello {
         units: units(),
         os_build: "1".to_owned(),
         mlx_version: "0.0.0".to_owned(),
-        library_hash: "0".to_owned(),
+        library_hash: engine(script).to_owned(),
+    }
+}
+
+/// The hash of the library that a client's worker has; the daemon's own has "0".
+fn engine(script: &str) -> &str {
+    match script {
+        "slower-client" => "client",
+        "slower-impostor" => "impostor",
+        _ => "0",
     }
 }
 
@@ -103,7 +113,7 @@ fn answer(script: &str, request: &Request, rows: &mut u64) -> Reply {
             let slower = if script == "cliff" && secondary.abs_diff(170) <= 5 { 4 } else { 1 };
             let finish = FinishNanoseconds {
                 primary: (*rows - secondary) * PRIMARY_NS_PER_ROW * heat(script),
-                secondary: secondary * SECONDARY_NS_PER_ROW * slower * heat(script),
+                secondary: secondary * secondary_ns_per_row(script) * slower * heat(script),
             };
             timed(finish.primary.max(finish.secondary), Some(finish))
         }
@@ -111,6 +121,10 @@ fn answer(script: &str, request: &Request, rows: &mut u64) -> Reply {
             Reply::Checked { relative_error: if script == "wrong" { 0.5 } else { 1e-7 } }
         }
     }
+}
+
+fn secondary_ns_per_row(script: &str) -> u64 {
+    if script.starts_with("slower-") { 30_000 } else { SECONDARY_NS_PER_ROW }
 }
 
 /// How many times slower the machine is.

@@ -406,3 +406,16 @@ proptest! {
         prop_assert!(planner.backoff.waits(later, Subject::Shape(shape(1000))).is_none());
     }
 }
+
+#[test]
+fn a_planner_beside_shares_the_budget_and_no_trouble() {
+    let mut own = planner(5_000.0, Conditions::default());
+    own.failed(at(60), Subject::Worker, Cause::Failed("there is no program".to_owned()));
+    let mut beside = own.beside();
+    assert_eq!((own.troubles().count(), beside.troubles().count()), (1, 0));
+    own.spent(at(60), 2_000.0);
+    beside.failed(at(60), Subject::Worker, Cause::Failed("another one".to_owned()));
+    beside.follow(&own);
+    assert_eq!(beside.credit_ms(at(60)), own.credit_ms(at(60)));
+    assert_eq!(beside.troubles().count(), 1, "its own trouble stays");
+}

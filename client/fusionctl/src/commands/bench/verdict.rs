@@ -1,0 +1,160 @@
+//! What the samples of `bench ttft` mean: medians with intervals, and whether the tokens are the same.
+
+use fusion_calibrations::stats::{self, CONFIDENCE, Interval};
+use serde::{Deserialize, Serialize};
+
+/// What the Python program printed, as far as it is looked at here.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Measured {
+    pub(crate) model: String,
+    pub(crate) pair: String,
+    pub(crate) units: String,
+    pub(crate) basis: String,
+    pub(crate) lengths: Vec<Length>,
+}
+
+/// All rounds of one length of prompt.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Length {
+    prompt_tokens: u32,
+    rounds: Vec<Round>,
+    largest_error: f64,
+    first_difference: Option<Difference>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Round {
+    stock: Sample,
+    accelerated: Sample,
+}
+
+#[derive(Debug, Deserialize)]
+struct Sample {
+    first_token_ms: f64,
+    decode_tokens_per_second: Option<f64>,
+    #[serde(default)]
+    chunks: Chunks,
+}
+
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(default)]
+struct Chunks {
+    split: u32,
+    eager: u32,
+}
+
+/// Where two transcripts part.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub(crate) struct Difference {
+    pub(crate) step: u32,
+    pub(crate) stock_token: i64,
+    pub(crate) other_token: i64,
+    /// How much likelier stock holds its own token than the other, as a difference of logarithms.
+    pub(crate) gap: f64,
+}
+
+/// A median with its 95 % interval; `null` without a sample.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Range {
+    pub(crate) low: f64,
+    pub(crate) value: f64,
+    pub(crate) high: f64,
+}
+
+impl From<Interval> for Range {
+    fn from(Interval { low, value, high }: Interval) -> Self {
+        Self { low, value, high }
+    }
+}
+
+/// What one length shows.
+#[derive(Debug, Serialize)]
+pub(crate) struct Verdict {
+    pub(crate) prompt_tokens: u32,
+    pub(crate) rounds: usize,
+    pub(crate) stock_ms: Option<Range>,
+    pub(crate) accelerated_ms: Option<Range>,
+    /// Stock's time over the accelerated one, of calls made next to each other.
+    pub(crate) speed_up: Option<Range>,
+    /// Accelerated tokens per second over stock's while decoding.
+    pub(crate) decode: Option<Range>,
+    pub(crate) split_chunks: u32,
+    pub(crate) chunks: u32,
+    pub(crate) first_difference: Option<Difference>,
+    /// The largest change of a logarithm that splitting the prompt's products made.
+    pub(crate) largest_error: f64,
+}
+
+impl Verdict {
+    /// Whether the tokens are the same, or part only where both were equally likely within twice the measured error: each of the two may be off by it.
+    pub(crate) fn is_faithful(&self) -> bool {
+        self.first_difference.as_ref().is_none_or(|difference| difference.gap <= 2.0 * self.largest_error)
+    }
+}
+
+impl From<&Length> for Verdict {
+    fn from(length: &Length) -> Self {
+        let times = |of: fn(&Round) -> f64| -> Vec<f64> { length.rounds.iter().map(of).collect() };
+        let median = |times: &[f64]| stats::median_interval(times, CONFIDENCE).map(Range::from);
+        let ratio = |pairs: &[(f64, f64)]| stats::ratio_of_pairs(pairs, CONFIDENCE).map(Range::from);
+        let stock = times(|round| round.stock.first_token_ms);
+        let accelerated = times(|round| round.accelerated.first_token_ms);
+        let pairs: Vec<_> = stock.iter().copied().zip(accelerated.iter().copied()).collect();
+        let speeds = |round: &Round| {
+            Some((round.accelerated.decode_tokens_per_second?, round.stock.decode_tokens_per_second?))
+        };
+        let decode: Vec<_> = length.rounds.iter().filter_map(speeds).collect();
+        let chunks = length.rounds.iter().map(|round| round.accelerated.chunks);
+        Self {
+            prompt_tokens: length.prompt_tokens,
+            rounds: length.rounds.len(),
+            stock_ms: median(&stock),
+            accelerated_ms: median(&accelerated),
+            speed_up: ratio(&pairs),
+            decode: ratio(&decode),
+            split_chunks: chunks.clone().map(|chunks| chunks.split).sum(),
+            chunks: chunks.map(|chunks| chunks.split + chunks.eager).sum(),
+            first_difference: length.first_difference.clone(),
+            largest_error: length.largest_error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn length(first_difference: Option<Difference>) -> Length {
+        let sample =
+            |first_token_ms, chunks| Sample { first_token_ms, decode_tokens_per_second: Some(50.0), chunks };
+        let split = Chunks { split: 2, eager: 0 };
+        let round =
+            |ms: f64| Round { stock: sample(ms * 1.5, Chunks::default()), accelerated: sample(ms, split) };
+        Length {
+            prompt_tokens: 2048,
+            rounds: [100.0, 101.0, 99.0, 140.0, 100.0].map(round).into(),
+            largest_error: 1e-5,
+            first_difference,
+        }
+    }
+
+    #[test]
+    fn medians_are_of_calls_next_to_each_other() {
+        let verdict = Verdict::from(&length(None));
+        let speed_up = verdict.speed_up.unwrap();
+        assert!((speed_up.value - 1.5).abs() < 1e-9 && speed_up.low > 1.4 && speed_up.high < 1.6);
+        assert!((verdict.accelerated_ms.unwrap().value - 100.0).abs() < 1e-9);
+        assert!((verdict.decode.unwrap().value - 1.0).abs() < 1e-9);
+        assert_eq!((verdict.split_chunks, verdict.chunks, verdict.rounds), (10, 10, 5));
+        assert!(verdict.is_faithful());
+    }
+
+    #[test]
+    fn a_token_may_differ_within_the_measured_error_only() {
+        let differs = |gap| {
+            let difference = Difference { step: 3, stock_token: 1, other_token: 2, gap };
+            Verdict::from(&length(Some(difference))).is_faithful()
+        };
+        assert!(differs(1.9e-5) && !differs(2.1e-5));
+    }
+}

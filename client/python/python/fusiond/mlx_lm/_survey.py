@@ -1,0 +1,127 @@
+"""Which layers of a model can be split, and why the others can't."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fusiond import Layer
+from fusiond._missing import need
+
+# Layers whose result ends in a cache. Of the last block only these are evaluated in a prefill chunk: queries, output and feed-forward part of that block
+# are needed for logits alone. A name that isn't here is left lazy there: one layer less is split, and nothing is computed in vain.
+_FEEDS_CACHE = frozenset(
+    {
+        *("k_proj", "v_proj", "kv_proj", "qkv_proj", "wqkv", "Wqkv", "c_attn", "query_key_value"),
+        *("kv_a_proj_with_mqa", "kv_b_proj"),
+        *("in_proj", "in_proj_qkvz", "in_proj_ba", "in_proj_qkv", "x_proj", "dt_proj"),
+    }
+)
+_EXPERTS = frozenset({"SwitchLinear", "QuantizedSwitchLinear"})
+_FORMATS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A layer that can be split."""
+
+    path: str
+    module: Any
+    layer: Layer
+
+
+@dataclass
+class Survey:
+    """What was found in a model."""
+
+    linears: list[Linear] = field(default_factory=list)
+    # Why a layer is left as it is, by its path.
+    left_alone: dict[str, str] = field(default_factory=dict)
+
+
+class _UnsplittableError(Exception):
+    """Why a layer can't be split."""
+
+
+def survey(model: Any) -> Survey:
+    """Looks through the blocks of a model. What lies outside of them (embeddings, the head) is not evaluated in a prefill chunk."""
+    found = Survey()
+    blocks = getattr(model, "layers", None)
+    if not isinstance(blocks, list | tuple) or not blocks:
+        found.left_alone["model"] = "it has no list of blocks called 'layers'"
+        return found
+    last = _cached_blocks(model, len(blocks)) - 1
+    seen: set[int] = set()
+    for number, block in enumerate(blocks):
+        for path, module in _named_modules(block):
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            where = f"layers.{number}.{path}"
+            try:
+                layer = _layer(module)
+            except _UnsplittableError as reason:
+                found.left_alone[where] = str(reason)
+                continue
+            if layer is None:
+                continue
+            if number > last or (number == last and path.rpartition(".")[2] not in _FEEDS_CACHE):
+                found.left_alone[where] = "a prefill chunk never evaluates it: it is behind the last cache"
+            else:
+                found.linears.append(Linear(where, module, layer))
+    return found
+
+
+def _cached_blocks(model: Any, blocks: int) -> int:
+    """How many blocks, from the first on, have a cache of their own: some models' last ones share."""
+    make_cache = getattr(model, "make_cache", None)
+    return min(blocks, len(make_cache())) if make_cache else blocks
+
+
+def _named_modules(block: Any) -> list[tuple[str, Any]]:
+    named = getattr(block, "named_modules", None)
+    return list(named()) if named else []
+
+
+def _layer(module: Any) -> Layer | None:
+    """The layer that a module is; None for one that is no linear layer."""
+    nn = need("mlx.nn", "mlx", "to look at a model")
+    kind = type(module)
+    if kind.__name__ in _EXPERTS:
+        raise _UnsplittableError(
+            "routed experts: each row goes through experts of its own, so a share of rows is no share of the work"
+        )
+    if isinstance(module, nn.Linear):
+        if kind.__call__ is not nn.Linear.__call__:
+            raise _UnsplittableError(f"{kind.__name__} computes in a way of its own")
+        return _plain(module)
+    if isinstance(module, nn.QuantizedLinear):
+        if kind.__call__ is not nn.QuantizedLinear.__call__:
+            raise _UnsplittableError(f"{kind.__name__} computes in a way of its own")
+        return _quantised(module)
+    if kind.__name__ == "QQLinear":
+        raise _UnsplittableError("its input is quantised too, which was never measured")
+    return None
+
+
+def _plain(module: Any) -> Layer:
+    outputs, inputs = module.weight.shape
+    number = str(module.weight.dtype).rpartition(".")[2]
+    if number not in _FORMATS:
+        raise _UnsplittableError(f"weights of {number}")
+    return _checked(inputs, outputs, _FORMATS[number])
+
+
+def _quantised(module: Any) -> Layer:
+    mode = getattr(module, "mode", "affine")
+    if mode != "affine":
+        raise _UnsplittableError(f"quantised as {mode}, which was never measured")
+    outputs, groups = module.scales.shape
+    return _checked(groups * module.group_size, outputs, f"q{module.bits}/{module.group_size}")
+
+
+def _checked(inputs: int, outputs: int, weights: str) -> Layer:
+    try:
+        return Layer(inputs, outputs, weights)
+    except ValueError as error:
+        raise _UnsplittableError(str(error)) from error

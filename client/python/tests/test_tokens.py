@@ -1,0 +1,128 @@
+"""The same tokens, whatever becomes of the daemon: 20 prompts, plain and quantised weights.
+
+Splitting computes the same sums in smaller pieces, so that a last digit may differ. A token may differ only where the model itself held both for equally likely,
+within what splitting was measured to change.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Daemon, eventually
+from fusiond.mlx_lm import Acceleration, accelerate
+from fusiond.mlx_lm.transcript import Transcript, first_difference, largest_error, transcribe
+from mlx_lm import load
+
+TOKENS = 5
+PROMPTS = 20
+# What rounding may do to a logarithm of a probability, here; a row in the wrong place changes it by about 1.
+ROUNDING = 2e-3
+
+
+def prompts(longest: int) -> list[list[int]]:
+    """Lengths from just above what is never split; the last one of more than a chunk, where there is time."""
+    random.seed(longest)
+    lengths = [34 + place * (longest - 34) // PROMPTS for place in range(PROMPTS)]
+    return [[random.randrange(256) for _ in range(length)] for length in lengths]
+
+
+class Told:
+    """A model, its prompts, and what it says to each without us."""
+
+    def __init__(self, folder: Path, longest: int, chunk: int) -> None:
+        self.model: Any = load(str(folder))[0]
+        self.prompts, self.chunk = prompts(longest), chunk
+        self.stock = [self.transcribe(prompt) for prompt in self.prompts]
+
+    def transcribe(self, prompt: list[int]) -> Transcript:
+        return transcribe(self.model, prompt, TOKENS, prefill_step_size=self.chunk)
+
+    def compare(self, during: Callable[[int], None] = lambda _: None) -> None:
+        """The same prompts again, by whatever the model is now; ``during`` happens before each."""
+        others = []
+        for place, prompt in enumerate(self.prompts):
+            during(place)
+            others.append(self.transcribe(prompt))
+        pairs = list(zip(self.stock, others, strict=True))
+        error = max(largest_error(stock, other) for stock, other in pairs)
+        assert error < ROUNDING
+        for place, (stock, other) in enumerate(pairs):
+            difference = first_difference(stock, other)
+            assert difference is None or difference.gap <= 2 * error, (place, difference, error)
+
+
+@pytest.fixture(scope="module", params=["f32", "q4"])
+def told(request: pytest.FixtureRequest, models: tuple[Path, Path]) -> Told:
+    plain, quantised = models
+    # MLX multiplies quantised weights slowly on a CPU.
+    return Told(plain, 300, 128) if request.param == "f32" else Told(quantised, 42, 36)
+
+
+def calibrate(daemon: Daemon, model: Any, chunk: int) -> None:
+    from fusiond.mlx_lm._survey import survey
+
+    layers = {linear.layer for linear in survey(model).linears}
+    for weights in {layer.format for layer in layers}:
+        shapes = [f"{chunk}x{layer.inputs}x{layer.outputs}" for layer in layers if layer.format == weights]
+        daemon.control("calibrate", *shapes, "--format", weights)
+
+
+def attach(daemon: Daemon, told: Told) -> Acceleration:
+    acceleration = accelerate(
+        told.model, socket=daemon.socket, state_directory=daemon.state, typical_rows=told.chunk
+    )
+    eventually("attaching", lambda: acceleration.attachment.basis == "attached")
+    return acceleration
+
+
+def lock_to_split(daemon: Daemon, acceleration: Acceleration) -> None:
+    """So that it is the split that is compared, whatever it gains on this machine."""
+    daemon.control("gates", "lock", acceleration.workload, "split")
+    eventually("the lock", lambda: acceleration.arm(34) == "split")
+
+
+@pytest.mark.parametrize("secondary_ns_per_row", [10_000, 1_500], ids=["right", "far-too-much"])
+def test_with_the_daemon_and_whatever_share_it_serves(
+    told: Told, start_daemon: Callable[..., Daemon], secondary_ns_per_row: int
+) -> None:
+    daemon = start_daemon(secondary_ns_per_row)
+    calibrate(daemon, told.model, told.chunk)
+    acceleration = attach(daemon, told)
+    lock_to_split(daemon, acceleration)
+    try:
+        told.compare()
+        assert acceleration.chunks["split"] >= PROMPTS
+        assert acceleration.attachment.secondary_rows(0, told.chunk) > 0
+    finally:
+        acceleration.undo()
+
+
+def test_without_a_daemon(told: Told, tmp_path: Path) -> None:
+    acceleration = accelerate(told.model, socket=tmp_path / "none.sock", state_directory=tmp_path)
+    try:
+        told.compare()
+        assert acceleration.chunks.keys() == {"eager"}
+    finally:
+        acceleration.undo()
+
+
+def test_with_a_daemon_that_is_killed_half_way(told: Told, start_daemon: Callable[..., Daemon]) -> None:
+    daemon = start_daemon()
+    calibrate(daemon, told.model, told.chunk)
+    acceleration = attach(daemon, told)
+    lock_to_split(daemon, acceleration)
+
+    def kill_half_way(place: int) -> None:
+        if place == PROMPTS // 2:
+            daemon.kill()
+
+    try:
+        told.compare(kill_half_way)
+        eventually("noticing", lambda: acceleration.attachment.basis == "snapshot")
+        assert acceleration.chunks["split"] >= PROMPTS // 2
+    finally:
+        acceleration.undo()
