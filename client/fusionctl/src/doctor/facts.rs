@@ -91,6 +91,8 @@ pub(crate) struct Facts {
     pub(crate) release: Ran,
     /// What the daemon says, or why it says nothing.
     pub(crate) daemon: Result<v1::GetStatusReply, String>,
+    /// Without a daemon: the engine that the worker beside this program names, or why it names none; `None` if there is no worker.
+    pub(crate) worker: Option<Result<v1::Engine, String>>,
     /// `xcode-select -p`; `None` on other systems than macOS.
     pub(crate) xcode: Option<Ran>,
     /// `xcrun -f metal`; `None` on other systems than macOS.

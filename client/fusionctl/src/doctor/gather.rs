@@ -7,15 +7,13 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use fusion_client::{SocketPath, state_directory, v1};
+use fusion_service::manager::ManagerKind;
 use tokio::process::Command;
 
 use super::facts::{Entry, Facts, Program, Ran, SelfTested, State, System};
+use super::worker::Worker;
 use crate::commands::program;
 
-/// What the agent is called in launchd's words.
-const LABEL: &str = "dev.fusion.fusiond";
-/// The unit in systemd's.
-const UNIT: &str = "fusiond.service";
 /// How long a program of the system may take: codesign reads whole files.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PROGRAMS: [&str; 3] = ["fusionctl", "fusiond", "fusion-worker"];
@@ -32,6 +30,7 @@ pub(crate) async fn facts(socket: &SocketPath, daemon: Result<v1::GetStatusReply
     Facts {
         system,
         release: release(system).await,
+        worker: if daemon.is_err() { ask_worker().await } else { None },
         xcode: if macos { Some(run("xcode-select", &["-p"]).await) } else { None },
         metal: if macos { Some(run("xcrun", &["-f", "metal"]).await) } else { None },
         programs,
@@ -46,17 +45,29 @@ pub(crate) async fn facts(socket: &SocketPath, daemon: Result<v1::GetStatusReply
     }
 }
 
+/// Which engine the worker that a daemon would start has.
+async fn ask_worker() -> Option<Result<v1::Engine, String>> {
+    let program = program::find("fusion-worker")?;
+    let told = Worker::start(&program.to_string_lossy(), &[]).await;
+    let engine = told.map(|(_, hello)| v1::Engine {
+        os_build: hello.os_build,
+        mlx_version: hello.mlx_version,
+        library_hash: hello.library_hash,
+    });
+    Some(engine.map_err(|error| error.to_string()))
+}
+
 /// What the manager of this session says of the daemon.
 async fn ask_manager(system: System) -> Ran {
     match system {
-        System::Linux => run("systemctl", &["--user", "is-active", UNIT]).await,
+        System::Linux => run("systemctl", &["--user", "is-active", ManagerKind::Systemd.service()]).await,
         System::Macos => {
-            let user = rustix::process::geteuid().as_raw();
+            let (user, label) = (rustix::process::geteuid().as_raw(), ManagerKind::Launchd.service());
             // Over ssh there is no session with windows, and the agent lives in the user's own domain.
-            let of_windows = run("launchctl", &["print", &format!("gui/{user}/{LABEL}")]).await;
+            let of_windows = run("launchctl", &["print", &format!("gui/{user}/{label}")]).await;
             match of_windows {
                 Ran::Ended { code: 112 | 113 | 125, .. } => {
-                    run("launchctl", &["print", &format!("user/{user}/{LABEL}")]).await
+                    run("launchctl", &["print", &format!("user/{user}/{label}")]).await
                 }
                 told => told,
             }

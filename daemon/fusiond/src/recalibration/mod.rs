@@ -7,7 +7,7 @@
 //!            +---- something changed ------+ NotNow           +--> what it spent, and what came of it
 //! ```
 //!
-//! Engines that clients' own workers measure have a planner each beside the own worker's, on one budget ([`measurers`]).
+//! Engines that clients' own workers measure have a planner each beside the own worker's, on one budget (`measurers`).
 //!
 //! The [planner](crate::planner) decides; here it is asked, told, and obeyed. One task; it sleeps until something that a decision rests on
 //! changes, or until the moment that the planner named.

@@ -44,13 +44,20 @@ pub(super) fn release(facts: &Facts) -> Check {
 
 pub(super) fn mlx(facts: &Facts) -> Check {
     const REMEDY: &str = "'fusion-worker --self-test' shows the trouble in full; in a checkout 'make setup' says what is missing";
-    let Ok(status) = &facts.daemon else {
-        return Check::warn(
-            "mlx",
-            "not known without a daemon",
-            "which MLX measures is told by the worker that the daemon starts",
-            REMEDY,
-        );
+    let status = match (&facts.daemon, &facts.worker) {
+        (Ok(status), _) => status,
+        (Err(_), Some(Ok(engine))) => {
+            return Check::pass(
+                "mlx",
+                format!("{}, as the worker says that no daemon started", words::engine(engine)),
+            );
+        }
+        (Err(_), Some(Err(why))) => {
+            return Check::fail("mlx", why, "the worker fails, so nothing can be measured", REMEDY);
+        }
+        (Err(_), None) => {
+            return Check::warn("mlx", "not known", "neither a daemon nor a worker was there to ask", REMEDY);
+        }
     };
     let worker = status.worker.clone().unwrap_or_default();
     if worker.health() == v1::Health::Failed {

@@ -79,6 +79,7 @@ mod tests {
             socket: Some(Entry { is_socket: true, mode: 0o140_600, owner: 501 }),
             socket_directory: Some(directory),
             user: 501,
+            worker: None,
             manager: ended(0, "x = {\n\tstate = running\n}").unwrap(),
             state: State {
                 path: "/Users/x/Library/Application Support/fusion".into(),
@@ -159,6 +160,14 @@ mod tests {
     #[test]
     fn what_is_wrong_with_the_machine_is_found() {
         assert_eq!(outcome("mlx", |facts| status(facts).engine = None), Outcome::Warn);
+        let alone = |worker: Option<Result<v1::Engine, String>>| {
+            outcome("mlx", move |facts| {
+                (facts.daemon, facts.worker) = (Err("fusiond is not running".to_owned()), worker);
+            })
+        };
+        assert_eq!(alone(Some(Ok(v1::Engine::default()))), Outcome::Pass);
+        assert_eq!(alone(Some(Err("no libmlx".to_owned()))), Outcome::Fail);
+        assert_eq!(alone(None), Outcome::Warn);
         let dead = Some(v1::PartStatus {
             health: v1::Health::Failed.into(),
             detail: "the worker exited with code 127".to_owned(),
