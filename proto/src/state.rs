@@ -64,6 +64,17 @@ pub fn configuration_directory(
     if path.is_absolute() { Ok(path) } else { Err(StateError::Relative { path }) }
 }
 
+/// What the daemon makes in its state directory, by the beginning of the name: a part of its own may follow a dot or a dash (`store.corrupt-...`), and a
+/// dot comes first while a file isn't whole.
+const OURS: [&str; 5] = ["calibrations", "canary.json", "planner.json", "snapshot", "store"];
+
+/// Whether an entry of the state directory is the daemon's, its logs aside. Whoever names a directory may keep other things in it.
+pub fn is_ours(name: &str) -> bool {
+    let name = name.strip_prefix('.').unwrap_or(name);
+    let follows = |rest: &str| rest.is_empty() || rest.starts_with(['.', '-']);
+    OURS.iter().any(|ours| name.strip_prefix(ours).is_some_and(follows))
+}
+
 /// The snapshot file: what the daemon last told its clients, for those that start while it isn't there.
 pub fn snapshot_file(state_directory: &Path) -> PathBuf {
     state_directory.join("snapshot.fsnp")
@@ -95,4 +106,26 @@ pub fn rolled(log: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 /// What the daemon couldn't log: panics, and the last words of what ended it.
 pub fn crash_log(state_directory: &Path) -> PathBuf {
     log_directory(state_directory).join("fusiond.crash.log")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_daemon_makes_is_its_own() {
+        for ours in
+            ["calibrations", "store", "store.lock", "store.corrupt-20260822T120000Z", "store-manifest.json"]
+        {
+            assert!(is_ours(ours), "{ours}");
+        }
+        for ours in
+            ["planner.json", "planner.json.new", "snapshot.fsnp", "snapshot.tmp", ".store-manifest.json.tmp"]
+        {
+            assert!(is_ours(ours), "{ours}");
+        }
+        for other in ["config", "stored", "storehouse", "planner", "", ".", ".ssh", "Documents"] {
+            assert!(!is_ours(other), "{other}");
+        }
+    }
 }

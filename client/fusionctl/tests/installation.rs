@@ -211,8 +211,8 @@ fn an_installation_comes_is_changed_and_goes() {
     assert!(place.launchd.loaded().unwrap().1.contains("<key>RunAtLoad</key>\n\t<false/>"));
 
     // What was measured, and the user's configuration.
-    fs::create_dir_all(place.path(".local/state/fusion/records")).unwrap();
-    fs::write(place.path(".local/state/fusion/records/a"), "measured").unwrap();
+    fs::create_dir_all(place.path(".local/state/fusion/calibrations")).unwrap();
+    fs::write(place.path(".local/state/fusion/calibrations/a"), "measured").unwrap();
     fs::create_dir_all(place.path(".config/fusion")).unwrap();
     let told = place.fine(&["uninstall"]);
     for text in ["removed ", "uninstalled", "kept ", "--purge"] {
@@ -220,7 +220,7 @@ fn an_installation_comes_is_changed_and_goes() {
     }
     assert_eq!(place.launchd.loaded(), None);
     assert!(!place.path(".fusion").exists());
-    assert!(place.path(".local/state/fusion/records/a").exists());
+    assert!(place.path(".local/state/fusion/calibrations/a").exists());
 
     // Back again, and all of it gone.
     place.install(&["--on-demand"]);
@@ -238,7 +238,7 @@ fn a_home_is_afterwards_as_it_was() {
     place.install(&["--on-demand"]);
     // What a daemon leaves behind.
     for file in
-        [".local/state/fusion/index/x", ".local/state/fusion/logs/fusiond.log", ".fusion/run/fusiond.lock"]
+        [".local/state/fusion/store/x", ".local/state/fusion/logs/fusiond.log", ".fusion/run/fusiond.lock"]
     {
         fs::create_dir_all(place.path(file).parent().unwrap()).unwrap();
         fs::write(place.path(file), "x").unwrap();
@@ -468,10 +468,18 @@ fn purging_keeps_the_users_configuration_and_never_a_home() {
     assert!(state.join("config/config.toml").exists() && !state.join("planner.json").exists());
 
     assert_eq!(run(&install, &place.home()).code, 0);
-    let refused = run(&["uninstall", "--purge", "--yes"], &place.home());
-    assert_eq!(refused.code, 78);
-    assert!(refused.stderr.contains("holds your home"), "{}", refused.stderr);
-    assert!(place.path("Library/notes").exists());
+    fs::create_dir(place.home().join("store.corrupt-1")).unwrap();
+    fs::create_dir_all(place.home().join("logs")).unwrap();
+    fs::write(place.home().join("logs/mine.log"), "").unwrap();
+    fs::write(place.home().join("logs/fusiond.log.1"), "").unwrap();
+    fs::write(place.home().join("stored"), "").unwrap();
+    let purged = run(&["uninstall", "--purge", "--yes"], &place.home());
+    assert_eq!(purged.code, 0, "{}", purged.stderr);
+    assert!(purged.stdout.contains("isn't the daemon's"), "{}", purged.stdout);
+    assert!(!place.home().join("store.corrupt-1").exists());
+    let logs: Vec<_> = fs::read_dir(place.home().join("logs")).unwrap().collect();
+    assert_eq!(logs.len(), 1, "{logs:?}");
+    assert!(place.home().join("stored").exists() && place.path("Library/notes").exists());
 }
 
 #[test]

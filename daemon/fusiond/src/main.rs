@@ -66,8 +66,9 @@ fn daemon(arguments: Arguments) -> Result<ExitCode, Failure> {
 /// Under a manager: on its socket, with failed starts counted and told.
 fn supervised(supervisor: Supervisor, arguments: Arguments) -> Result<ExitCode, Failure> {
     let program = OwnProgram::find();
-    let inherited = activation::inherited(supervisor).map_err(|error| (CONFIGURATION, error.to_string()))?;
-    let spare = inherited.as_ref().and_then(|listener| listener.try_clone().ok());
+    let inherited = activation::inherited(supervisor).map_err(|error| (CONFIGURATION, error.to_string()));
+    let spare =
+        inherited.as_ref().ok().and_then(Option::as_ref).and_then(|listener| listener.try_clone().ok());
     let socket = arguments.socket.clone().map_or_else(SocketPath::from_environment, SocketPath::new);
     let socket = socket.map_err(|error| misconfigured(&error.into()))?;
     let attempt = match Attempt::begin(&socket) {
@@ -77,8 +78,11 @@ fn supervised(supervisor: Supervisor, arguments: Arguments) -> Result<ExitCode, 
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let own = Own { inherited, program, attempt: Some(Arc::clone(&attempt)) };
-    match settings(arguments).and_then(|settings| run(settings, own)) {
+    let started = inherited.and_then(|inherited| {
+        let own = Own { inherited, program, attempt: Some(Arc::clone(&attempt)) };
+        run(settings(arguments)?, own)
+    });
+    match started {
         Err((code, message)) => {
             let (told, last) = attempt.failed(&message);
             eprintln!("fusiond: {told}");

@@ -60,12 +60,7 @@ pub enum Step {
     /// Removes a file.
     RemoveFile(PathBuf),
     /// Removes a directory and all that is in it.
-    RemoveTree {
-        /// The directory.
-        path: PathBuf,
-        /// What stays, and with it the directory: an entry of it.
-        except: Option<PathBuf>,
-    },
+    RemoveTree(PathBuf),
     /// Removes a directory if nothing is in it.
     RemoveEmptyDirectory(PathBuf),
 }
@@ -85,12 +80,7 @@ impl fmt::Display for Step {
             Self::Unregister(manager) => write!(f, "stop {} and take it from {manager}", manager.service()),
             Self::Forget(manager) => write!(f, "let {manager} forget {}", manager.service()),
             Self::RemoveFile(path) => write!(f, "remove {}", path.display()),
-            Self::RemoveTree { path, except: None } => {
-                write!(f, "remove {} with all that is in it", path.display())
-            }
-            Self::RemoveTree { path, except: Some(stays) } => {
-                write!(f, "remove all that is in {} but {}", path.display(), stays.display())
-            }
+            Self::RemoveTree(path) => write!(f, "remove {} with all that is in it", path.display()),
             Self::RemoveEmptyDirectory(path) => write!(f, "remove {} if it is empty", path.display()),
         }
     }
@@ -113,7 +103,7 @@ impl Step {
             Self::Unregister(_) => manager.unregister(checkpoints)?,
             Self::Forget(_) => manager.forget()?,
             Self::RemoveFile(path) => files::remove(path)?,
-            Self::RemoveTree { path, except } => remove_tree(path, except.as_deref())?,
+            Self::RemoveTree(path) => remove_tree(path)?,
             Self::RemoveEmptyDirectory(path) => remove_if_empty(path)?,
         }
         Ok(())
@@ -126,22 +116,11 @@ fn make_directory(path: &Path) -> io::Result<()> {
     })
 }
 
-fn remove_tree(path: &Path, except: Option<&Path>) -> io::Result<()> {
-    let Some(stays) = except else {
-        return match fs::remove_dir_all(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
-        };
-    };
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        match (entry.path() == stays, entry.file_type()?.is_dir()) {
-            (true, _) => {}
-            (false, true) => fs::remove_dir_all(entry.path())?,
-            (false, false) => files::remove(&entry.path())?,
-        }
+fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
     }
-    Ok(())
 }
 
 fn remove_if_empty(path: &Path) -> io::Result<()> {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use fusion_proto::state::is_ours;
+
 use super::{Observed, Step, program_names};
 use crate::Record;
 use crate::files::unfinished;
@@ -41,15 +43,9 @@ pub fn plan(places: &Places, kind: ManagerKind, extent: Extent, observed: &Obser
         places.socket.failures_file(),
         unfinished(&places.socket.failures_file()),
     ]));
-    // A state directory that was named holds the configuration, too.
-    let users = Some(places.configuration.clone())
-        .filter(|path| path.parent() == Some(&places.state) && path.exists());
-    let (path, except) = match extent {
-        Extent::Program => (places.logs(), None),
-        Extent::Everything => (places.state.clone(), users),
-    };
-    if path.exists() {
-        steps.push(Step::RemoveTree { path, except });
+    steps.extend(logs(&places.logs()));
+    if extent == Extent::Everything {
+        steps.extend(purge(&places.state));
     }
     steps.extend(directories(observed.record.as_ref()));
     steps.extend(steps_for([unfinished(&places.record()), places.record()]));
@@ -57,6 +53,41 @@ pub fn plan(places: &Places, kind: ManagerKind, extent: Extent, observed: &Obser
         steps.push(Step::RemoveEmptyDirectory(places.own.clone()));
     }
     steps
+}
+
+/// The daemon's logs, and their directory once nothing else is in it.
+fn logs(directory: &Path) -> Vec<Step> {
+    let entries = directory.read_dir().into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("fusiond."));
+    let mut ours: Vec<PathBuf> = ours.map(|entry| entry.path()).collect();
+    ours.sort();
+    let mut steps = steps_for(ours);
+    if directory.exists() && !(steps.is_empty() && has_content(directory)) {
+        steps.push(Step::RemoveEmptyDirectory(directory.to_owned()));
+    }
+    steps
+}
+
+/// What the daemon made in its state directory, and the directory once nothing else is in it.
+fn purge(state: &Path) -> Vec<Step> {
+    let mut ours: Vec<PathBuf> = own_state(state).collect();
+    ours.sort();
+    let mut steps: Vec<Step> = ours.into_iter().flat_map(steps_for_tree).collect();
+    if state.exists() && !(steps.is_empty() && has_content(state)) {
+        steps.push(Step::RemoveEmptyDirectory(state.to_owned()));
+    }
+    steps
+}
+
+fn own_state(state: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = state.read_dir().into_iter().flatten().flatten();
+    entries.filter(|entry| is_ours(&entry.file_name().to_string_lossy())).map(|entry| entry.path())
+}
+
+/// The step that removes a file, or a directory with what is in it; a link goes alone.
+fn steps_for_tree(path: PathBuf) -> Option<Step> {
+    let found = path.symlink_metadata().ok()?;
+    Some(if found.is_dir() { Step::RemoveTree(path) } else { Step::RemoveFile(path) })
 }
 
 /// What was put in place by us, whole or half.
@@ -100,7 +131,12 @@ pub fn kept(places: &Places, record: Option<&Record>) -> Vec<Kept> {
         let path = places.programs.join(name);
         path.is_file().then_some(Kept { path, why: "it was not put there by 'fusionctl install'" })
     });
-    keep(&places.state, "calibrations: 'fusionctl uninstall --purge' removes them")
+    let why_state = if own_state(&places.state).next().is_some() {
+        "calibrations: 'fusionctl uninstall --purge' removes them"
+    } else {
+        "what is in it isn't the daemon's"
+    };
+    keep(&places.state, why_state)
         .into_iter()
         .chain(keep(&places.configuration, "your own files: remove them by hand if you don't need them"))
         .chain(programs)

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use fusion_calibrations::self_test::Comparison;
+use fusion_client::failures::FailedStarts;
 use fusion_client::v1;
+use fusion_service::manager::{ManagerKind, ManagerState};
 
 /// The system, as far as it makes a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,8 +109,12 @@ pub(crate) struct Facts {
     pub(crate) socket_directory: Option<Entry>,
     /// The user who asks.
     pub(crate) user: u32,
-    /// What the manager says of the daemon.
-    pub(crate) manager: Ran,
+    /// Who starts the daemon here.
+    pub(crate) manager_kind: ManagerKind,
+    /// What the manager does with the daemon, or why it doesn't tell.
+    pub(crate) manager: Result<ManagerState, String>,
+    /// Failed starts under the manager, of which the last may be going on.
+    pub(crate) failed_starts: Option<FailedStarts>,
     /// The state.
     pub(crate) state: State,
     /// The self-test.

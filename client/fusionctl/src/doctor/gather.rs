@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use fusion_client::failures::FailedStarts;
 use fusion_client::{SocketPath, state_directory, v1};
-use fusion_service::manager::ManagerKind;
+use fusion_service::manager::{Manager, ManagerKind, ManagerState};
 use tokio::process::Command;
 
 use super::facts::{Entry, Facts, Program, Ran, SelfTested, State, System};
@@ -27,6 +28,7 @@ pub(crate) async fn facts(socket: &SocketPath, daemon: Result<v1::GetStatusReply
         programs.push(look_at_program(name, macos).await);
     }
     let socket_path = socket.as_path().to_owned();
+    let (manager_kind, manager) = ask_manager();
     Facts {
         system,
         release: release(system).await,
@@ -38,7 +40,9 @@ pub(crate) async fn facts(socket: &SocketPath, daemon: Result<v1::GetStatusReply
         socket_directory: socket_path.parent().and_then(entry),
         socket_path,
         user: rustix::process::geteuid().as_raw(),
-        manager: ask_manager(system).await,
+        manager_kind,
+        manager,
+        failed_starts: FailedStarts::read(socket),
         state: state(daemon.as_ref().ok()),
         daemon,
         self_test: SelfTested::Unwanted,
@@ -57,21 +61,11 @@ async fn ask_worker() -> Option<Result<v1::Engine, String>> {
     Some(engine.map_err(|error| error.to_string()))
 }
 
-/// What the manager of this session says of the daemon.
-async fn ask_manager(system: System) -> Ran {
-    match system {
-        System::Linux => run("systemctl", &["--user", "is-active", ManagerKind::Systemd.service()]).await,
-        System::Macos => {
-            let (user, label) = (rustix::process::geteuid().as_raw(), ManagerKind::Launchd.service());
-            // Over ssh there is no session with windows, and the agent lives in the user's own domain.
-            let of_windows = run("launchctl", &["print", &format!("gui/{user}/{label}")]).await;
-            match of_windows {
-                Ran::Ended { code: 112 | 113 | 125, .. } => {
-                    run("launchctl", &["print", &format!("user/{user}/{label}")]).await
-                }
-                told => told,
-            }
-        }
+/// Who starts the daemon here, and what it does with it.
+fn ask_manager() -> (ManagerKind, Result<ManagerState, String>) {
+    match Manager::from_environment() {
+        Ok(manager) => (manager.kind(), manager.state().map_err(|error| error.to_string())),
+        Err(error) => (ManagerKind::NATIVE, Err(error.to_string())),
     }
 }
 

@@ -73,65 +73,6 @@ pub(crate) fn signature(ran: &Ran) -> Signature {
     }
 }
 
-/// What the manager does with the daemon.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Managed {
-    /// It runs it.
-    Running,
-    /// It would start it.
-    Waiting,
-    /// It tried, and the daemon failed.
-    Failed {
-        /// In the manager's words.
-        how: String,
-    },
-    /// It doesn't know it.
-    Unknown,
-    /// There is no manager that can be asked.
-    Nobody {
-        /// Why.
-        why: String,
-    },
-}
-
-/// What `launchctl print DOMAIN/LABEL` says: exit code 113 for a label that isn't there, 112 and 125 for a domain that isn't.
-pub(crate) fn launchd(ran: &Ran) -> Managed {
-    let (code, said) = match ran {
-        Ran::Not { why } => return Managed::Nobody { why: why.clone() },
-        Ran::Ended { code, said } => (*code, said),
-    };
-    let value = |key: &str| {
-        let lines = said.lines().filter_map(|line| line.trim().split_once(" = "));
-        lines.filter(|(name, _)| *name == key).map(|(_, value)| value.to_owned()).next()
-    };
-    match (code, value("state").as_deref(), value("last exit code")) {
-        (0, Some("running"), _) => Managed::Running,
-        (0, _, Some(exit)) if exit != "0" && exit != "(never exited)" => {
-            Managed::Failed { how: format!("last exit code {exit}") }
-        }
-        (0, _, _) => Managed::Waiting,
-        (113, _, _) => Managed::Unknown,
-        (code, _, _) => Managed::Nobody { why: format!("launchctl exited with {code}") },
-    }
-}
-
-/// What `systemctl --user is-active UNIT` says: a word, and exit code 0 only for "active".
-pub(crate) fn systemd(ran: &Ran) -> Managed {
-    let (code, said) = match ran {
-        Ran::Not { why } => return Managed::Nobody { why: why.clone() },
-        Ran::Ended { code, said } => (*code, said),
-    };
-    match said.lines().next().unwrap_or_default().trim() {
-        "active" | "reloading" | "activating" => Managed::Running,
-        "failed" => Managed::Failed { how: "systemd calls it failed".to_owned() },
-        // A unit that isn't there is "inactive", too, with exit code 4 since systemd 246.
-        "inactive" if code == 4 => Managed::Unknown,
-        "inactive" | "deactivating" => Managed::Waiting,
-        "unknown" => Managed::Unknown,
-        other => Managed::Nobody { why: other.to_owned() },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,37 +131,5 @@ mod tests {
             Signature::Broken
         );
         assert_eq!(signature(&missing()), Signature::Unknown);
-    }
-
-    #[test]
-    fn launchd_says_what_it_does() {
-        let running = "gui/501/dev.fusion.fusiond = {\n\tactive count = 4\n\tpath = /Users/x/Library/LaunchAgents/dev.fusion.fusiond.plist\n\ttype = LaunchAgent\n\tstate = running\n\n\tprogram = /Users/x/.fusion/bin/fusiond\n\tpid = 812\n\tlast exit code = (never exited)\n}\n";
-        assert_eq!(launchd(&ended(0, running)), Managed::Running);
-        let waiting =
-            running.replace("state = running", "state = not running").replace("(never exited)", "0");
-        assert_eq!(launchd(&ended(0, &waiting)), Managed::Waiting);
-        let failed = waiting.replace("last exit code = 0", "last exit code = 78: EX_CONFIG");
-        assert_eq!(
-            launchd(&ended(0, &failed)),
-            Managed::Failed { how: "last exit code 78: EX_CONFIG".to_owned() }
-        );
-        let unknown = "Bad request.\nCould not find service \"dev.fusion.fusiond\" in domain for login\n";
-        assert_eq!(launchd(&ended(113, unknown)), Managed::Unknown);
-        assert!(matches!(
-            launchd(&ended(125, "Domain does not support specified action")),
-            Managed::Nobody { .. }
-        ));
-        assert!(matches!(launchd(&missing()), Managed::Nobody { .. }));
-    }
-
-    #[test]
-    fn systemd_says_what_it_does() {
-        assert_eq!(systemd(&ended(0, "active\n")), Managed::Running);
-        assert_eq!(systemd(&ended(3, "inactive\n")), Managed::Waiting);
-        assert_eq!(systemd(&ended(4, "inactive\n")), Managed::Unknown);
-        assert!(matches!(systemd(&ended(3, "failed\n")), Managed::Failed { .. }));
-        let no_bus = "Failed to connect to bus: No medium found\n";
-        assert_eq!(systemd(&ended(1, no_bus)), Managed::Nobody { why: no_bus.trim().to_owned() });
-        assert!(matches!(systemd(&missing()), Managed::Nobody { .. }));
     }
 }

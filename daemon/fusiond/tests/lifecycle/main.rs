@@ -154,6 +154,7 @@ fn main() {
         supervised:
             on_the_managers_socket_clients_wait_for_the_daemon
             who_waits_for_a_daemon_that_can_not_start_is_told_why
+            a_socket_that_can_not_be_taken_over_is_given_up_too
             a_daemon_beside_another_says_which_one_runs
             a_replaced_program_is_started_again_and_clients_ride_through
             what_is_logged_can_be_changed_and_last_words_are_kept;

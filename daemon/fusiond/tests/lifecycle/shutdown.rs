@@ -18,6 +18,14 @@ pub async fn terminate_leaves_nothing_behind() {
     daemon.signal("-TERM");
     assert!(daemon.ended().await.success());
     assert!(!place.socket().as_path().exists());
+    // Purging removes what is known to be the daemon's: all that it makes.
+    for entry in std::fs::read_dir(place.state()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(
+            fusion_client::state::is_ours(&name) || ["config", "logs"].contains(&name.as_str()),
+            "{name}"
+        );
+    }
     // The lock is free at once.
     place.start("steady").await;
 }

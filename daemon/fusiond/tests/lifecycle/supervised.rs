@@ -88,6 +88,21 @@ pub async fn who_waits_for_a_daemon_that_can_not_start_is_told_why() {
     Client::connect_with(&daemon.socket, patient()).await.unwrap();
 }
 
+pub async fn a_socket_that_can_not_be_taken_over_is_given_up_too() {
+    let place = Place::new();
+    bound(&place);
+    for count in 1..=MOST_FAILED_STARTS + 1 {
+        // launchd didn't start it, so it holds no socket for it.
+        let mut command = place.command("steady");
+        let child = command.arg("--launchd").stderr(Stdio::piped()).spawn().unwrap();
+        let ended = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr);
+        let expected = if count < MOST_FAILED_STARTS { Some(78) } else { Some(0) };
+        assert_eq!(ended.status.code(), expected, "{count}: {told}");
+    }
+    assert_eq!(FailedStarts::read(&place.socket()).unwrap().count, MOST_FAILED_STARTS);
+}
+
 pub async fn a_daemon_beside_another_says_which_one_runs() {
     let place = Place::new();
     let first = place.start("steady").await;

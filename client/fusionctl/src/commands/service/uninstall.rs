@@ -9,7 +9,6 @@ use fusion_service::installation::{
 use super::{tell, usual};
 use crate::arguments::Uninstall;
 use crate::commands::confirm;
-use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json::service::Uninstalled;
 use crate::json::{self, Schema};
@@ -20,13 +19,6 @@ pub(in super::super) fn run(command: &Uninstall, socket: SocketPath, output: Out
     let alone = exclusive(&places)?;
     let (places, record) = recorded(places)?;
     let extent = if command.purge { Extent::Everything } else { Extent::Program };
-    if command.purge && places.own.starts_with(&places.state) {
-        let message = format!(
-            "the state directory {} holds your home: remove what is ours in it by hand",
-            places.state.display()
-        );
-        return Err(Failure::ended(Exit::Config, message));
-    }
     let observed = Observed::look(&places, &manager)?;
     let steps = uninstall_plan(&places, manager.kind(), extent, &observed);
     if command.purge && !command.yes && !command.dry_run && places.state.exists() {
@@ -65,7 +57,7 @@ fn told(steps: &[Step], kept: &[Kept], dry_run: bool) -> String {
 
 fn removed(steps: &[Step]) -> impl Iterator<Item = String> {
     steps.iter().filter_map(|step| match step {
-        Step::RemoveFile(path) | Step::RemoveTree { path, .. } => Some(format!("removed {}", path.display())),
+        Step::RemoveFile(path) | Step::RemoveTree(path) => Some(format!("removed {}", path.display())),
         _ => None,
     })
 }

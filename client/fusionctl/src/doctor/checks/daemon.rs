@@ -1,10 +1,10 @@
 //! The daemon, its versions, its manager and its store.
 
 use fusion_client::{PROTOCOL, VERSION, v1};
+use fusion_service::manager::ManagerState;
 
 use crate::doctor::Check;
-use crate::doctor::facts::{Facts, System};
-use crate::doctor::transcripts::{self, Managed};
+use crate::doctor::facts::Facts;
 
 pub(super) fn running(facts: &Facts) -> Check {
     match &facts.daemon {
@@ -46,26 +46,26 @@ pub(super) fn versions(facts: &Facts) -> Check {
 }
 
 pub(super) fn manager(facts: &Facts) -> Check {
-    let (name, managed) = match facts.system {
-        System::Macos => ("launchd", transcripts::launchd(&facts.manager)),
-        System::Linux => ("systemd", transcripts::systemd(&facts.manager)),
-    };
-    match managed {
-        Managed::Running => Check::pass("manager", format!("{name} runs it")),
-        Managed::Waiting => Check::pass("manager", format!("{name} starts it when it is needed")),
-        Managed::Failed { how } => Check::fail(
+    let name = facts.manager_kind;
+    // A start that goes on counts as failed until it is well.
+    if let (Some(failed), Err(_)) = (&facts.failed_starts, &facts.daemon) {
+        return Check::fail(
             "manager",
-            format!("{name} could not keep it running: {how}"),
+            format!("{} starts under {name} failed, the last one because: {}", failed.count, failed.reason),
             "the daemon ends soon after it is started",
-            "'fusionctl logs' says why",
-        ),
-        Managed::Unknown => Check::warn(
+            "mend the reason, then 'fusionctl start'; 'fusionctl logs' may say more",
+        );
+    }
+    match &facts.manager {
+        Ok(ManagerState::Running { .. }) => Check::pass("manager", format!("{name} runs it")),
+        Ok(ManagerState::Waiting) => Check::pass("manager", format!("{name} starts it when it is needed")),
+        Ok(ManagerState::NotLoaded) => Check::warn(
             "manager",
             format!("{name} doesn't know it"),
             "nobody starts the daemon again when it ends, or after a restart of the machine",
             "'fusionctl install' makes it a part of this machine",
         ),
-        Managed::Nobody { why } => Check::warn(
+        Err(why) => Check::warn(
             "manager",
             format!("{name} can't be asked: {why}"),
             "this session has no manager of its own, as over some ssh connections and in containers",

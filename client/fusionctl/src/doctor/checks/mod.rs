@@ -28,6 +28,8 @@ pub(crate) fn examine(facts: &Facts) -> Vec<Check> {
 
 #[cfg(test)]
 mod tests {
+    use fusion_client::failures::FailedStarts;
+    use fusion_service::manager::{ManagerKind, ManagerState};
     use std::collections::BTreeSet;
 
     use super::super::facts::{Entry, Program, Ran, SelfTested, State, System};
@@ -80,7 +82,9 @@ mod tests {
             socket_directory: Some(directory),
             user: 501,
             worker: None,
-            manager: ended(0, "x = {\n\tstate = running\n}").unwrap(),
+            manager_kind: ManagerKind::Launchd,
+            manager: Ok(ManagerState::Running { pid: Some(42) }),
+            failed_starts: None,
             state: State {
                 path: "/Users/x/Library/Application Support/fusion".into(),
                 directory: Some(directory),
@@ -140,15 +144,21 @@ mod tests {
         );
         assert_eq!(outcome("versions", |facts| status(facts).version = "9.9.9".to_owned()), Outcome::Warn);
         assert_eq!(outcome("versions", |facts| status(facts).protocol = 9), Outcome::Fail);
+        let manager = |state| outcome("manager", |facts| facts.manager = state);
+        assert_eq!(manager(Ok(ManagerState::Waiting)), Outcome::Pass);
+        assert_eq!(manager(Ok(ManagerState::NotLoaded)), Outcome::Warn);
+        assert_eq!(manager(Err("no bus".to_owned())), Outcome::Warn);
+        let failed =
+            FailedStarts { count: 5, reason: "no disk".to_owned(), at_unix_ms: 1, version: "1".to_owned() };
         assert_eq!(
-            outcome("manager", |facts| facts.manager = ended(113, "Could not find service").unwrap()),
-            Outcome::Warn
-        );
-        assert_eq!(
-            outcome("manager", |facts| facts.manager =
-                ended(0, "state = not running\nlast exit code = 78").unwrap()),
+            outcome("manager", |facts| {
+                facts.daemon = Err("fusiond is not running".to_owned());
+                facts.failed_starts = Some(failed.clone());
+            }),
             Outcome::Fail
         );
+        // A daemon that has just started isn't well yet, and no trouble.
+        assert_eq!(outcome("manager", |facts| facts.failed_starts = Some(failed)), Outcome::Pass);
         let damaged =
             Some(v1::PartStatus { health: v1::Health::Degraded.into(), detail: "rebuilt".to_owned() });
         assert_eq!(
@@ -246,7 +256,7 @@ mod tests {
         facts.system = System::Linux;
         (facts.xcode, facts.metal) = (None, None);
         facts.programs.iter_mut().for_each(|program| (program.quarantine, program.signature) = (None, None));
-        facts.manager = ended(0, "active\n").unwrap();
+        facts.manager_kind = ManagerKind::Systemd;
         let checks = examine(&facts);
         assert_eq!(worst(&checks), Outcome::Pass, "{checks:#?}");
         for id in ["xcode", "metal-compiler", "quarantine", "signature"] {
