@@ -3,25 +3,29 @@
 //! Heat arrives while clients run, which is exactly when the daemon may not measure. But a split call shows when each of its units finished, and
 //! that is each unit's time per row. A few such calls recover the balance after a change, without one extra matmul.
 //!
-//! Each unit's time per row is followed by a Kalman filter (Kalman, 1960) on its logarithm: the state is the time, known to
-//! some variance; between calls it drifts; a call observes it with noise. A fresh filter distrusts the stored value as much as sessions of one
-//! machine differ, so the first calls correct quickly; a settled one moves little: the correction is *damped*. It is *bounded* twice: an
-//! observation counts at most as if it were [`BOUND`] standard deviations away, so one wild call moves little while a lasting change
-//! widens the filter until it is followed (a call that is far too fast widens it at once: nothing makes a product too fast); and no line leaves `[1/LIMIT, LIMIT]` times its stored value. It is *undone* if it doesn't help: when the calls after a
+//! Both units' times per row are followed by one Kalman filter (Kalman, 1960) on their logarithms ([`belief`]): a fresh one distrusts the stored values as much as
+//! sessions of one machine differ, so the first calls correct quickly; a settled one moves little: the correction is *damped*. What slows a call slows both units, so the
+//! difference of their times, which is what the balance rests on, is learned from calls that show both; where a call shows one unit only, or both far slower, it waits for the
+//! next to say whether that was an accident. The correction is *bounded* twice: an observation counts at most as if it were [`BOUND`] standard deviations away, and no line
+//! leaves `[1/LIMIT, LIMIT]` times its stored value. It is *undone* if it doesn't help: when the calls after a
 //! correction take longer than those before it by more than noise explains, the lines before it return ([`LiveLines::observe`]).
 
+mod belief;
+
 use std::collections::VecDeque;
+
+use belief::Belief;
 
 use crate::lines::Lines;
 use crate::sample::{FinishTimes, Unit};
 
 /// Standard deviation of the logarithm of a unit's time per row between sessions of one machine: cells that FusionML recorded twice
 /// differ by up to 1.5 times in the slow session of an M3 Pro, and by about 15 % in the middle.
-pub const UNIT_SESSION_DEVIATION: f64 = 0.15;
+pub const UNIT_SESSION_DEVIATION: f64 = 0.2;
 /// Standard deviation of the logarithm of one call's unit time: calls of one session differ by about 1.5 %, single units by twice that.
-pub const CALL_DEVIATION: f64 = 0.03;
+pub const CALL_DEVIATION: f64 = 0.02;
 /// Drift of the logarithm from call to call, as standard deviation. M2's split slowed by 14 % over 130 calls; ten times faster than that is followed without lag.
-pub const DRIFT_DEVIATION: f64 = 0.01;
+pub const DRIFT_DEVIATION: f64 = 0.007;
 /// Standard deviations at which an observation is cut off.
 pub const BOUND: f64 = 3.0;
 /// How far a line may move from its stored value, as a factor. The largest change ever recorded between two sessions is 1.5.
@@ -30,56 +34,6 @@ pub const LIMIT: f64 = 3.0;
 const JUDGED_CALLS: usize = 3;
 /// A change of the balanced ratio that counts as a correction worth judging.
 const CORRECTION: f64 = 0.02;
-
-/// One unit's time per row as it is believed now.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Follower {
-    stored: f64,
-    /// Logarithm of believed over stored.
-    offset: f64,
-    variance: f64,
-}
-
-impl Follower {
-    fn new(stored_ms_per_row: f64) -> Self {
-        Self { stored: stored_ms_per_row, offset: 0.0, variance: UNIT_SESSION_DEVIATION.powi(2) }
-    }
-
-    fn ms_per_row(&self) -> f64 {
-        self.stored * self.offset.exp()
-    }
-
-    /// What the calls said was wrong: believe the line rather than the next calls.
-    fn distrusting(self) -> Self {
-        Self { variance: (CALL_DEVIATION / 2.0).powi(2), ..self }
-    }
-
-    /// Standard deviation of the next call's logarithm, as far as is known.
-    fn expected_deviation(&self) -> f64 {
-        (self.variance + CALL_DEVIATION.powi(2)).sqrt()
-    }
-
-    fn observe(&mut self, ms_per_row: f64) {
-        let surprise = (ms_per_row / self.stored).ln() - self.offset;
-        if !surprise.is_finite() {
-            return;
-        }
-        self.variance += DRIFT_DEVIATION.powi(2);
-        if surprise < -BOUND * self.expected_deviation() {
-            // Nothing makes a product too fast, so the calls that were believed were accidents, or the machine changed.
-            self.variance += UNIT_SESSION_DEVIATION.powi(2);
-        }
-        let expected = self.expected_deviation();
-        let bounded = surprise.clamp(-BOUND * expected, BOUND * expected);
-        let gain = self.variance / expected.powi(2);
-        self.offset = (self.offset + gain * bounded).clamp(-LIMIT.ln(), LIMIT.ln());
-        self.variance *= 1.0 - gain;
-        if surprise.abs() > BOUND * expected {
-            // Either an accident or a change: what follows decides, so what follows must count.
-            self.variance += UNIT_SESSION_DEVIATION.powi(2);
-        }
-    }
-}
 
 /// A split call that a client reports: rows and both units' finish times.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -109,8 +63,7 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveLines {
     stored: Lines,
-    primary: Follower,
-    secondary: Follower,
+    belief: Belief,
     judge: Judge,
     observations: u32,
 }
@@ -120,8 +73,7 @@ impl LiveLines {
     pub fn new(stored: Lines) -> Self {
         Self {
             stored,
-            primary: Follower::new(stored.primary_ms_per_row),
-            secondary: Follower::new(stored.secondary_ms_per_row),
+            belief: Belief::new(),
             judge: Judge::default(),
             observations: 0,
         }
@@ -129,12 +81,12 @@ impl LiveLines {
 
     /// The lines as they are believed now. Stock was not observed: it slows with the primary unit.
     pub fn lines(&self) -> Lines {
-        let primary = self.primary.ms_per_row();
+        let (primary, secondary) = (self.belief.factor(Unit::Primary), self.belief.factor(Unit::Secondary));
         Lines {
-            primary_ms_per_row: primary,
-            secondary_ms_per_row: self.secondary.ms_per_row(),
+            primary_ms_per_row: self.stored.primary_ms_per_row * primary,
+            secondary_ms_per_row: self.stored.secondary_ms_per_row * secondary,
             overhead_ms: self.stored.overhead_ms,
-            stock_ms_per_row: self.stored.stock_ms_per_row * primary / self.stored.primary_ms_per_row,
+            stock_ms_per_row: self.stored.stock_ms_per_row * primary,
         }
     }
 
@@ -155,27 +107,27 @@ impl LiveLines {
         if secondary_rows == 0 || secondary_rows >= rows || !usable(total_ms) {
             return Effect::Ignored;
         }
-        let per_row = |unit, count: u32| {
-            finish_times.exact_ms(unit).filter(|ms| usable(*ms)).map(|ms| ms / f64::from(count))
+        let offset = |unit, count: u32, stored_ms_per_row: f64| {
+            let exact_ms = finish_times.exact_ms(unit).filter(|ms| usable(*ms))?;
+            Some((exact_ms / f64::from(count) / stored_ms_per_row).ln()).filter(|offset| offset.is_finite())
         };
-        let primary = per_row(Unit::Primary, rows - secondary_rows);
-        let secondary = per_row(Unit::Secondary, secondary_rows);
-        if primary.is_none() && secondary.is_none() {
-            return Effect::Ignored;
-        }
-        let before = (self.primary, self.secondary);
-        if let Some(primary) = primary {
-            self.primary.observe(primary);
-        }
-        if let Some(secondary) = secondary {
-            self.secondary.observe(secondary);
+        let primary = offset(Unit::Primary, rows - secondary_rows, self.stored.primary_ms_per_row);
+        let secondary = offset(Unit::Secondary, secondary_rows, self.stored.secondary_ms_per_row);
+        let before = self.belief;
+        match (primary, secondary) {
+            (Some(primary), Some(secondary)) => self.belief.observe_both(primary, secondary),
+            (Some(primary), None) => self.belief.observe_one(Unit::Primary, primary),
+            (None, Some(secondary)) => self.belief.observe_one(Unit::Secondary, secondary),
+            (None, None) => return Effect::Ignored,
         }
         self.observations += 1;
         let share = f64::from(secondary_rows) / f64::from(rows);
-        match self.judge.judge(share, total_ms / f64::from(rows), before) {
+        // What splitting itself costs weighs more where rows are few.
+        let ms_per_row = (total_ms - self.stored.overhead_ms).max(0.0) / f64::from(rows);
+        match self.judge.judge(share, ms_per_row, before) {
             None => Effect::Refreshed,
-            Some((primary, secondary)) => {
-                (self.primary, self.secondary) = (primary.distrusting(), secondary.distrusting());
+            Some(belief) => {
+                self.belief = belief.trusted();
                 Effect::Undone
             }
         }
@@ -191,27 +143,22 @@ struct Judge {
     calls: usize,
     /// Times per row of the latest of them, at most [`JUDGED_CALLS`].
     current: VecDeque<f64>,
-    /// The followers before the first of them: what that share was chosen by.
-    chosen_by: Option<(Follower, Follower)>,
+    /// The belief before the first of them: what that share was chosen by.
+    chosen_by: Option<Belief>,
     /// Times per row of the calls before the last correction, and what their share was chosen by.
-    previous: Option<(Vec<f64>, (Follower, Follower))>,
+    previous: Option<(Vec<f64>, Belief)>,
 }
 
 impl Judge {
-    /// Takes one call in, made at `share`; the followers to return to, if the correction before it made things worse.
-    fn judge(
-        &mut self,
-        share: f64,
-        ms_per_row: f64,
-        followers: (Follower, Follower),
-    ) -> Option<(Follower, Follower)> {
+    /// Takes one call in, made at `share`; the belief to return to, if the correction before it made things worse.
+    fn judge(&mut self, share: f64, ms_per_row: f64, belief: Belief) -> Option<Belief> {
         if self.share.is_some_and(|first| (first - share).abs() > CORRECTION) {
             let times = std::mem::take(&mut self.current).into();
             self.previous = self.chosen_by.map(|chosen_by| (times, chosen_by));
             self.share = None;
         }
         if self.share.is_none() {
-            (self.share, self.calls, self.chosen_by) = (Some(share), 0, Some(followers));
+            (self.share, self.calls, self.chosen_by) = (Some(share), 0, Some(belief));
         }
         self.calls = self.calls.saturating_add(1);
         self.current.push_back(ms_per_row);
@@ -221,12 +168,12 @@ impl Judge {
         if self.calls != JUDGED_CALLS {
             return None;
         }
-        let (before, followers) = self.previous.take()?;
+        let (before, belief) = self.previous.take()?;
         let after: Vec<f64> = self.current.iter().copied().collect();
         let (before, after) = (crate::stats::median(&before)?, crate::stats::median(&after)?);
         // Two medians of three calls each differ by noise alone by about this.
         let noise = BOUND * CALL_DEVIATION * (2.0 / JUDGED_CALLS as f64).sqrt();
-        (after > before * (1.0 + noise)).then_some(followers)
+        (after > before * (1.0 + noise)).then_some(belief)
     }
 }
 

@@ -19,12 +19,15 @@ use fusion_calibrations::rows::RowRule;
 use fusion_calibrations::shape::{Layer, Shape};
 use fusion_proto::v1;
 
+use crate::planner::loss;
 use crate::table::{self, Table};
 
 /// Rows that the lines of a layer are chosen for where a client doesn't say: a chunk of MLX-LM's prefill.
 pub const TYPICAL_ROWS: u32 = 2048;
-/// A change of a line by less than this is not worth a message: it moves the balance by less than one row in a hundred.
-const WORTH_TELLING: f64 = 0.02;
+/// What the rows that clients chose may lose before they are told, as a share of a split's time.
+const WORTH_TELLING: f64 = 0.005;
+/// A change of a line, as a share, that is worth a message though the balance is the same: what a split gains against what is never split depends on it.
+const PACE_WORTH_TELLING: f64 = 0.1;
 
 /// Under what the lines of a layer hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -75,7 +78,8 @@ impl Followed {
     /// Whether the lines moved so far that clients should be told; they are, then.
     fn is_news(&mut self) -> bool {
         let (now, told) = (self.live.lines(), self.told);
-        let news = moved(now.primary_ms_per_row, told.primary_ms_per_row)
+        let news = loss(&told, &now) > WORTH_TELLING
+            || moved(now.primary_ms_per_row, told.primary_ms_per_row)
             || moved(now.secondary_ms_per_row, told.secondary_ms_per_row);
         if news {
             self.told = now;
@@ -210,7 +214,7 @@ impl Knowledge {
 }
 
 fn moved(now: f64, told: f64) -> bool {
-    (now / told).ln().abs() > WORTH_TELLING
+    (now / told).ln().abs() > PACE_WORTH_TELLING
 }
 
 /// What is stored of a layer, with live lines: they answer where a split was measured to win, but a measured loss stays one.

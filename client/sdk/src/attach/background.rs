@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use fusion_calibrations::live::Observation;
 use fusion_calibrations::sample::Unit;
 use fusion_calibrations::shape::Layer;
-use fusion_proto::v1::attach_reply::Message as Told;
 use fusion_proto::v1::attach_request::Message as Said;
 use fusion_proto::v1::attachment_client::AttachmentClient;
 use fusion_proto::{MAX_MESSAGE_BYTES, PROTOCOL, snapshot, state, v1};
@@ -17,9 +16,9 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use super::gates::{GateNews, Reporter};
-use super::table::Table;
-use super::{Basis, Options, Shared};
+use super::copy::Shared;
+use super::gates::Reporter;
+use super::{Basis, Options};
 use crate::connection::channel;
 use crate::{Deadlines, VERSION};
 
@@ -93,9 +92,7 @@ impl Background {
         // Numbers of another engine are no basis without a daemon that knows what they are worth.
         let own = self.options.engine.as_ref().map(v1::Engine::from);
         if own.is_none() || own == snapshot.engine {
-            let table = self.shared.table.load().with_snapshot(&snapshot, Basis::Snapshot);
-            self.learn(table);
-            self.take_gates(&gates_of_snapshot(&snapshot), true);
+            self.shared.take_snapshot(&snapshot, Basis::Snapshot);
         }
     }
 
@@ -104,33 +101,13 @@ impl Background {
         loop {
             match self.converse(&mut pause).await {
                 Ended::Dropped => return,
-                Ended::Gone => self.fall_back(),
+                Ended::Gone => self.shared.fall_back(),
             }
             self.ready.take();
             if self.wait(jittered(pause)).await {
                 return;
             }
             pause = (pause * 2).min(LAST_PAUSE);
-        }
-    }
-
-    fn learn(&self, table: Table) {
-        self.shared.gates.learn(&table);
-        self.shared.table.store(Arc::new(table));
-    }
-
-    fn take_gates(&self, news: &GateNews<'_>, whole: bool) {
-        self.shared.gates.take(news, whole, &self.shared.table.load());
-    }
-
-    /// What was known stays in use, but nobody says whether another process is busy or explores.
-    fn fall_back(&self) {
-        self.shared.activity.nobody_told();
-        self.shared.gates.revoke();
-        self.shared.gates.contend(false, &self.shared.table.load());
-        let table = self.shared.table.load();
-        if table.basis == Basis::Attached {
-            self.shared.table.store(Arc::new(table.with_basis(Basis::Snapshot)));
         }
     }
 
@@ -186,7 +163,7 @@ impl Background {
                 message = told.message() => match message {
                     Ok(Some(message)) => {
                         *pause = FIRST_PAUSE;
-                        self.take(message);
+                        self.take(&message);
                     }
                     Ok(None) | Err(Status { .. }) => return Ended::Gone,
                 },
@@ -248,38 +225,11 @@ impl Background {
         let _ = tokio::time::timeout(FAREWELL, taken).await;
     }
 
-    fn take(&mut self, message: v1::AttachReply) {
-        let table = self.shared.table.load();
-        match message.message {
-            Some(Told::Snapshot(snapshot)) => {
-                self.learn(table.with_snapshot(&snapshot, Basis::Attached));
-                self.take_gates(&gates_of_snapshot(&snapshot), true);
-            }
-            Some(Told::Delta(delta)) => self.take_delta(&table, &delta),
-            // A newer daemon tells more than this version knows.
-            None => return,
-        }
-        if let Some(ready) = self.ready.take() {
+    fn take(&mut self, message: &v1::AttachReply) {
+        // A newer daemon tells more than this version knows.
+        let known = self.shared.take(message);
+        if known && let Some(ready) = self.ready.take() {
             let _ = ready.try_send(Ready);
-        }
-    }
-
-    fn take_delta(&self, table: &Table, delta: &v1::Delta) {
-        if delta.conditions.is_some() || !delta.layers.is_empty() {
-            self.learn(table.with_delta(delta));
-        }
-        if delta.gate_locks.is_some() || !delta.gates.is_empty() || !delta.gate_resets.is_empty() {
-            let (states, resets) = (&delta.gates, &delta.gate_resets);
-            self.take_gates(&GateNews { states, locks: delta.gate_locks.as_ref(), resets }, false);
-        }
-        if let Some(contended) = delta.contended {
-            self.shared.gates.contend(contended, &self.shared.table.load());
-        }
-        // A lease that comes when the work is over would be kept from others.
-        if let Some(lease) = &delta.gate_lease
-            && self.shared.activity.is_told_busy()
-        {
-            self.shared.gates.lease(lease.ms);
         }
     }
 
@@ -318,10 +268,6 @@ async fn pass(say: &mpsc::Sender<v1::AttachRequest>, message: v1::AttachRequest)
 /// Waits until the attachment is dropped; observations meanwhile are dropped.
 async fn closed(observations: &mut mpsc::Receiver<(Layer, Observation)>) {
     while observations.recv().await.is_some() {}
-}
-
-fn gates_of_snapshot(snapshot: &v1::Snapshot) -> GateNews<'_> {
-    GateNews { states: &snapshot.gates, locks: snapshot.gate_locks.as_ref(), resets: &snapshot.gate_resets }
 }
 
 fn request(message: Said) -> v1::AttachRequest {

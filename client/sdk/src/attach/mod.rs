@@ -16,6 +16,7 @@
 
 mod activity;
 mod background;
+mod copy;
 mod gates;
 mod region;
 mod table;
@@ -26,7 +27,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::engine::Engine;
 use fusion_calibrations::gate::{ArmSet, Explanation};
@@ -34,14 +34,13 @@ use fusion_calibrations::lines::Lines;
 use fusion_calibrations::live::Observation;
 use fusion_calibrations::shape::Layer;
 use fusion_proto::endpoint::SocketPath;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
-use activity::Activity;
 use background::{Background, Ready};
-use gates::{Composition, Gates};
-use table::Table;
+use copy::Shared;
 
-pub use region::{CallGuard, RegionHandle};
+pub use copy::LocalCopy;
+pub use region::{CallGuard, Decided, RegionHandle};
 
 /// Longest time that [`Attachment::attach`] takes, unless another is given.
 pub const ATTACH_LIMIT: Duration = Duration::from_millis(250);
@@ -116,23 +115,10 @@ impl Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LayerHandle(usize);
 
-/// What inference threads and the background thread share.
-#[derive(Debug)]
-struct Shared {
-    table: ArcSwap<Table>,
-    /// Guards of [`Attachment::busy`] that are held, and calls in the air.
-    activity: Activity,
-    /// Which arm each region runs.
-    gates: Gates,
-    /// Wakes the background thread when the first guard is taken, and when the attachment is dropped.
-    wake: Notify,
-}
-
 /// A live copy of the daemon's knowledge. Dropping it leaves the daemon.
 #[derive(Debug)]
 pub struct Attachment {
-    shared: Arc<Shared>,
-    layers: Vec<Layer>,
+    copy: LocalCopy,
     observations: Option<mpsc::Sender<(Layer, Observation)>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -140,51 +126,42 @@ pub struct Attachment {
 impl Attachment {
     /// Attaches. Never fails, and takes at most the limit: whatever is there by then is the first basis, and the rest comes in the background.
     pub fn attach(options: Options) -> Self {
-        let shared = Arc::new(Shared {
-            table: ArcSwap::from_pointee(Table::stock(
-                &options.layers,
-                options.engine.as_ref(),
-                options.working_set_bytes,
-            )),
-            activity: Activity::default(),
-            gates: Gates::new(),
-            wake: Notify::new(),
-        });
+        let copy = LocalCopy::new(&options.layers, options.engine.as_ref(), options.working_set_bytes);
         let (observations, taken) = mpsc::channel(OBSERVATION_BACKLOG);
         let (ready, waiting) = std::sync::mpsc::sync_channel::<Ready>(1);
-        let (layers, limit) = (options.layers.clone(), options.limit);
-        let background = Background::new(Arc::clone(&shared), options, taken, ready);
+        let limit = options.limit;
+        let background = Background::new(Arc::clone(&copy.shared), options, taken, ready);
         // Without a thread there is stock.
         let thread =
             std::thread::Builder::new().name("fusion-client".to_owned()).spawn(move || background.run()).ok();
         // A time-out and a thread that is gone mean the same: go on with what is there.
         let _ = waiting.recv_timeout(limit);
-        Self { shared, layers, observations: Some(observations), thread }
+        Self { copy, observations: Some(observations), thread }
     }
 
     /// What the answers rest on now.
     pub fn basis(&self) -> Basis {
-        self.shared.table.load().basis
+        self.copy.basis()
     }
 
     /// The conditions as the daemon saw them last.
     pub fn conditions(&self) -> Option<Conditions> {
-        self.shared.table.load().conditions
+        self.copy.conditions()
     }
 
     /// The handle of one of the layers that were named at attach.
     pub fn layer(&self, layer: Layer) -> Option<LayerHandle> {
-        self.layers.iter().position(|known| *known == layer).map(LayerHandle)
+        self.copy.layer(layer)
     }
 
     /// The secondary unit's rows for `rows` rows of a layer; 0 is stock.
     pub fn secondary_rows(&self, layer: LayerHandle, rows: u32) -> u32 {
-        self.shared.table.load().secondary_rows(layer.0, rows)
+        self.copy.secondary_rows(layer, rows)
     }
 
     /// The lines that a layer is believed to follow.
     pub fn lines(&self, layer: LayerHandle) -> Option<Lines> {
-        self.shared.table.load().lines(layer.0)
+        self.copy.lines(layer)
     }
 
     /// A region: one workload, as a whole executed by one of `arms`. It consists of layers, each run so many `times` a call, and of `other_ms` of work that is
@@ -198,11 +175,7 @@ impl Attachment {
         parts: &[(LayerHandle, u32)],
         other_ms: f64,
     ) -> RegionHandle {
-        let parts = parts.iter().map(|(layer, times)| (layer.0, *times)).collect();
-        let name = name.chars().take(LONGEST_NAME).collect();
-        let composition = Composition { name, parts, other_ms };
-        let (gate, workload) = self.shared.gates.region(composition, arms, &self.shared.table.load());
-        RegionHandle { shared: Arc::clone(&self.shared), gate, workload }
+        self.copy.region(name, arms, parts, other_ms)
     }
 
     /// Why calls of `rows` rows of a region are executed as they are; `None` before the first. Not for every call: this waits and allocates.
@@ -213,15 +186,16 @@ impl Attachment {
     /// Says that products run until the guard is dropped, so that nothing is measured meanwhile. Costs one wake of the background thread
     /// when it is the first, and nothing else.
     pub fn busy(&self) -> BusyGuard {
-        if self.shared.activity.hold() {
-            self.shared.wake.notify_one();
+        let shared = &self.copy.shared;
+        if shared.activity.hold() {
+            shared.wake.notify_one();
         }
-        BusyGuard { shared: Arc::clone(&self.shared) }
+        BusyGuard { shared: Arc::clone(shared) }
     }
 
     /// Reports a split call whose units were waited for one after the other. Never blocks; whether it was taken.
     pub fn observe(&self, layer: LayerHandle, observation: Observation) -> bool {
-        let Some(layer) = self.layers.get(layer.0) else { return false };
+        let Some(layer) = self.copy.layers().get(layer.0) else { return false };
         self.observations.as_ref().is_some_and(|sender| sender.try_send((*layer, observation)).is_ok())
     }
 }
@@ -230,7 +204,7 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         // The closed channel is the sign to leave.
         self.observations = None;
-        self.shared.wake.notify_one();
+        self.copy.shared.wake.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

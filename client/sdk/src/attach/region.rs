@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use fusion_calibrations::gate::{Arm, Call, Decision, Explanation};
 
-use super::Shared;
 use super::activity::Mark;
+use super::copy::Shared;
 use super::gates::{ArmGate, Ended, Workload};
 
 /// A region of an attachment: one workload, whatever its rows. Cheap to clone; clones are the same region.
@@ -18,7 +18,55 @@ pub struct RegionHandle {
     pub(super) workload: Arc<Workload>,
 }
 
+/// How a call is executed, and what its time will mean.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[must_use = "the gate waits for what came of an exploring call: record or abandon it"]
+pub struct Decided {
+    decision: Decision,
+    rows: u32,
+    /// Calls of few rows are stock, and nobody is interested in how long they take.
+    timed: bool,
+}
+
+impl Decided {
+    /// How to execute the call.
+    pub fn arm(&self) -> Arm {
+        self.decision.arm
+    }
+
+    /// Whether it is made to learn.
+    pub fn explores(&self) -> bool {
+        self.decision.explore
+    }
+}
+
 impl RegionHandle {
+    /// Decides how a call of `rows` rows is executed, for a caller that times it: [`Self::record`] or [`Self::abandon`] it. [`Self::begin`] does both.
+    pub fn decide(&self, rows: u32) -> Decided {
+        let timed = !self.workload.bypasses(rows);
+        let decision = if timed {
+            let table = || self.shared.table.load_full();
+            self.gate.decide(&self.shared.gates, &self.workload, rows, table)
+        } else {
+            Decision { arm: self.gate.stock(), explore: false }
+        };
+        Decided { decision, rows, timed }
+    }
+
+    /// Takes in how long a call took, in ms, and when it ended, in ms since 1970. What `overlapped` with other work costs what it cost, but teaches nothing.
+    pub fn record(&self, decided: Decided, ms: f64, ended_at_unix_ms: f64, overlapped: bool) {
+        let Decided { decision, rows, timed } = decided;
+        if timed {
+            let call = Call { decision, rows, ms, ended_at_ms: ended_at_unix_ms, contended: overlapped };
+            self.gate.take(Ended { place: self.workload.place(), call });
+        }
+    }
+
+    /// A call wasn't made, or not as decided.
+    pub fn abandon(&self, decided: Decided) {
+        self.gate.abandon(self.workload.place(), decided.decision);
+    }
+
     /// The name of the workload.
     pub fn name(&self) -> &str {
         &self.workload.composition.name
@@ -37,31 +85,22 @@ impl RegionHandle {
     }
 
     fn begin_for(region: Cow<'_, Self>, rows: u32) -> CallGuard<'_> {
-        let Self { shared, gate, workload } = region.as_ref();
+        let shared = &region.shared;
         let (mark, wake) = shared.activity.begin();
         if wake {
             shared.wake.notify_one();
         }
-        let timed = !workload.bypasses(rows);
-        let decision = if timed {
-            gate.decide(&shared.gates, workload, rows, || shared.table.load_full())
-        } else {
-            Decision { arm: gate.stock(), explore: false }
-        };
+        let decided = region.decide(rows);
         let contention = shared.gates.contention();
-        let begun_at = timed.then(Instant::now);
-        CallGuard { region, decision, rows, mark, contention, begun_at, open: true }
+        let begun_at = decided.timed.then(Instant::now);
+        CallGuard { region, decided, mark, contention, begun_at, open: true }
     }
 
     /// The arm that a call of `rows` rows would get now, without making one: for showing. [`Self::begin`] decides.
     pub fn arm(&self, rows: u32) -> Arm {
-        if self.workload.bypasses(rows) {
-            return self.gate.stock();
-        }
-        let table = || self.shared.table.load_full();
-        let decision = self.gate.decide(&self.shared.gates, &self.workload, rows, table);
-        self.gate.abandon(self.workload.place(), decision);
-        decision.arm
+        let decided = self.decide(rows);
+        self.abandon(decided);
+        decided.arm()
     }
 
     pub(super) fn explain(&self, rows: u32) -> Option<Explanation> {
@@ -74,8 +113,7 @@ impl RegionHandle {
 #[must_use = "dropping this at once records a call of no time"]
 pub struct CallGuard<'a> {
     region: Cow<'a, RegionHandle>,
-    decision: Decision,
-    rows: u32,
+    decided: Decided,
     mark: Mark,
     contention: u32,
     begun_at: Option<Instant>,
@@ -85,12 +123,12 @@ pub struct CallGuard<'a> {
 impl CallGuard<'_> {
     /// How to execute this call. With [`Arm::Split`], [`super::Attachment::secondary_rows`] says how each layer is split.
     pub fn arm(&self) -> Arm {
-        self.decision.arm
+        self.decided.arm()
     }
 
     /// Whether this call is made to learn.
     pub fn explores(&self) -> bool {
-        self.decision.explore
+        self.decided.explores()
     }
 
     /// The result is there: the time counts. Call it between materialised boundaries only.
@@ -106,25 +144,19 @@ impl CallGuard<'_> {
     fn finish(&mut self) {
         self.open = false;
         let ended_at = self.begun_at.map(|begun_at| (begun_at, Instant::now()));
-        let RegionHandle { shared, gate, workload } = self.region.as_ref();
+        let shared = &self.region.shared;
         let overlapped = shared.activity.end(self.mark);
         let Some((begun_at, ended_at)) = ended_at else { return };
         let contention = shared.gates.contention();
-        let call = Call {
-            decision: self.decision,
-            rows: self.rows,
-            ms: ended_at.duration_since(begun_at).as_secs_f64() * 1e3,
-            ended_at_ms: shared.gates.clock.unix_ms(ended_at),
-            contended: overlapped || contention % 2 == 1 || contention != self.contention,
-        };
-        gate.take(Ended { place: workload.place(), call });
+        let contended = overlapped || contention % 2 == 1 || contention != self.contention;
+        let ms = ended_at.duration_since(begun_at).as_secs_f64() * 1e3;
+        self.region.record(self.decided, ms, shared.gates.clock.unix_ms(ended_at), contended);
     }
 
     fn forget(&mut self) {
         self.open = false;
-        let RegionHandle { shared, gate, workload } = self.region.as_ref();
-        shared.activity.end(self.mark);
-        gate.abandon(workload.place(), self.decision);
+        self.region.shared.activity.end(self.mark);
+        self.region.abandon(self.decided);
     }
 }
 

@@ -59,7 +59,9 @@ impl Simulation {
         if !self.clients.contains_key(&number) {
             self.attach(number);
         }
-        let pid = self.clients[&number].pid;
+        let client = self.clients.get_mut(&number).expect("it was just attached");
+        client.wake();
+        let pid = client.pid;
         self.turn(ClientActivity::Busy { pid, others: 0 });
         for call in 0..calls {
             if self.daemon.is_none() && self.world.now_ms() >= self.starts_at {

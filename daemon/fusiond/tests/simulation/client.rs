@@ -51,6 +51,7 @@ pub struct Outcome {
     pub stock_ms: f64,
     /// What it reports: one product of each layer that was split.
     pub observations: Vec<(Layer, Observation)>,
+    pub note: String,
 }
 
 /// A running process.
@@ -64,7 +65,9 @@ pub struct Client {
     gate: Gate,
     workload: WorkloadId,
     news: Option<News>,
+    /// Split calls so far: they take turns in which unit is waited for first.
     turn: u32,
+    last_split: Option<bool>,
     reported: (f64, f64),
 }
 
@@ -81,6 +84,7 @@ impl Client {
             workload,
             news: None,
             turn: 0,
+            last_split: None,
             reported: (0.0, 0.0),
         }
     }
@@ -102,6 +106,11 @@ impl Client {
     /// Takes a lease.
     pub fn grant(&mut self, ms: f64) {
         self.gate.grant(Lease { ms });
+    }
+
+    /// It begins to work after a rest.
+    pub fn wake(&mut self) {
+        self.last_split = None;
     }
 
     /// What its gate tells the daemon.
@@ -163,23 +172,42 @@ impl Client {
             self.gate.predict(self.workload, rows, prediction);
         }
         let decision = self.gate.decide(self.workload, rows);
+        let mut note = String::new();
+        if std::env::var_os("TRACE").is_some() {
+            for (place, served) in served.iter().enumerate() {
+                let truth = world.machine.lines(self.shape(place, rows)).unwrap();
+                let told = self.news.as_ref().and_then(|news| news.layers[place].lines.as_ref().map(Lines::from));
+                if let Some(told) = told {
+                    note += &format!(" [{served} best {:.0} told/true g {:+.3} c {:+.3}", f64::from(rows) * truth.balanced_ratio().get(), (told.primary_ms_per_row / truth.primary_ms_per_row).ln(), (told.secondary_ms_per_row / truth.secondary_ms_per_row).ln());
+                }
+            }
+        }
         let began_ms = world.now_ms();
         let mut observations = Vec::new();
         for (place, secondary_rows) in served.into_iter().enumerate() {
             let secondary_rows = if decision.arm == Arm::Split { secondary_rows } else { 0 };
             let (layer, times) = self.parts[place];
+            let mut sampled = false;
             for time in 0..times {
+                let truth = world.machine.lines(layer.with_rows(rows).unwrap()).unwrap();
                 let seen = self.product(world, layer, rows, secondary_rows);
-                if time == 0 {
+                if let (0, Some(seen), true) = (time, &seen, std::env::var_os("TRACE").is_some()) {
+                    let exact = |unit, n: u32, t: f64| seen.finish_times.exact_ms(unit).map(|ms| (ms / f64::from(n) / t).ln());
+                    note += &format!(" <{:?} {:+.3?} {:+.3?}>", self.turn % 2, exact(Unit::Primary, rows - secondary_rows, truth.primary_ms_per_row), exact(Unit::Secondary, secondary_rows, truth.secondary_ms_per_row));
+                }
+                // The first product after a change of arm is not trusted.
+                let splits = secondary_rows > 0;
+                let trusted = self.last_split.replace(splits) == Some(splits);
+                if trusted && !std::mem::replace(&mut sampled, trusted) {
                     observations.extend(seen.map(|seen| (layer, seen)));
                 }
             }
         }
-        self.turn = self.turn.wrapping_add(1);
+        self.turn = self.turn.wrapping_add(u32::from(decision.arm == Arm::Split));
         let ms = world.now_ms() - began_ms;
         let ended_at_ms = world.wall().unix_ms() as f64;
         self.gate.record(self.workload, &Call { decision, rows, ms, ended_at_ms, contended: false });
-        Outcome { arm: decision.arm, regret, ms, stock_ms, observations }
+        Outcome { arm: decision.arm, regret, ms, stock_ms, observations, note }
     }
 
     fn product(

@@ -48,6 +48,7 @@ pub struct Figures {
     pub regret: f64,
     pub changes: u64,
     pub late: u64,
+    pub histogram: [u64; 16],
     pub worst_recovery: u32,
     pub worst_day: f64,
     pub worst_overlap_ms: f64,
@@ -245,7 +246,11 @@ impl Checks {
         self.day_calls += 1;
         self.day_regret += outcome.regret;
         // A tail of few rows is not what a change is followed by.
+        if std::env::var_os("TRACE").is_some() && self.wrong_calls.is_some() {
+            eprintln!("{:.0} s {conditions} rows {rows} regret {:.4} wrong {:?}: {}", now_ms / SECOND, outcome.regret, self.wrong_calls, outcome.note);
+        }
         let Some(wrong) = self.wrong_calls.filter(|_| rows == CHUNK) else { return };
+        if outcome.regret < RIGHT { figures.histogram[(wrong as usize).min(15)] += 1; }
         self.wrong_calls = if outcome.regret < RIGHT { None } else { Some(wrong + 1) };
         figures.worst_recovery = figures.worst_recovery.max(self.wrong_calls.unwrap_or(wrong));
         if outcome.regret < RIGHT {

@@ -96,6 +96,9 @@ fn simulate(first: u64, seeds: u64, days: u32) -> ExitCode {
     });
     reports.sort_by_key(|(seed, _)| *seed);
     let mut failed = 0;
+    let mut all = [0u64; 16];
+    for (_, report) in &reports { for (a, b) in all.iter_mut().zip(report.figures.histogram) { *a += b; } }
+    println!("histogram {all:?}");
     for (seed, report) in &reports {
         let verdict = if report.violations.is_empty() { "passed" } else { "FAILED" };
         println!("seed {seed}, {} modelled, {days} days: {verdict}", report.chip);

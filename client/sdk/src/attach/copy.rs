@@ -1,0 +1,185 @@
+//! An attachment without its thread, its socket and its clock.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use fusion_calibrations::conditions::Conditions;
+use fusion_calibrations::engine::Engine;
+use fusion_calibrations::gate::ArmSet;
+use fusion_calibrations::lines::Lines;
+use fusion_calibrations::shape::Layer;
+use fusion_proto::v1;
+use fusion_proto::v1::attach_reply::Message as Told;
+use tokio::sync::Notify;
+
+use super::activity::Activity;
+use super::gates::{Composition, GateNews, Gates, Reporter};
+use super::region::RegionHandle;
+use super::table::Table;
+use super::{Basis, LONGEST_NAME, LayerHandle};
+
+/// What inference threads and the background thread share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) table: ArcSwap<Table>,
+    /// Guards of [`super::Attachment::busy`] that are held, and calls in the air.
+    pub(super) activity: Activity,
+    /// Which arm each region runs.
+    pub(super) gates: Gates,
+    /// Wakes the background thread when the first guard is taken, and when the attachment is dropped.
+    pub(super) wake: Notify,
+}
+
+impl Shared {
+    fn new(table: Table) -> Self {
+        Self {
+            table: ArcSwap::from_pointee(table),
+            activity: Activity::default(),
+            gates: Gates::new(),
+            wake: Notify::new(),
+        }
+    }
+
+    /// Takes in what a daemon told; whether this version knows what it means.
+    pub(super) fn take(&self, reply: &v1::AttachReply) -> bool {
+        match &reply.message {
+            Some(Told::Snapshot(snapshot)) => self.take_snapshot(snapshot, Basis::Attached),
+            Some(Told::Delta(delta)) => self.take_delta(delta),
+            None => return false,
+        }
+        true
+    }
+
+    /// Takes in a snapshot, of a daemon or of the file that it left.
+    pub(super) fn take_snapshot(&self, snapshot: &v1::Snapshot, basis: Basis) {
+        self.learn(self.table.load().with_snapshot(snapshot, basis));
+        let (states, locks) = (&snapshot.gates, snapshot.gate_locks.as_ref());
+        self.take_gates(&GateNews { states, locks, resets: &snapshot.gate_resets }, true);
+    }
+
+    fn take_delta(&self, delta: &v1::Delta) {
+        if delta.conditions.is_some() || !delta.layers.is_empty() {
+            self.learn(self.table.load().with_delta(delta));
+        }
+        if delta.gate_locks.is_some() || !delta.gates.is_empty() || !delta.gate_resets.is_empty() {
+            let (states, resets) = (&delta.gates, &delta.gate_resets);
+            self.take_gates(&GateNews { states, locks: delta.gate_locks.as_ref(), resets }, false);
+        }
+        if let Some(contended) = delta.contended {
+            self.gates.contend(contended, &self.table.load());
+        }
+        // A lease that comes when the work is over would be kept from others.
+        if let Some(lease) = &delta.gate_lease
+            && self.activity.is_told_busy()
+        {
+            self.gates.lease(lease.ms);
+        }
+    }
+
+    fn learn(&self, table: Table) {
+        self.gates.learn(&table);
+        self.table.store(Arc::new(table));
+    }
+
+    fn take_gates(&self, news: &GateNews<'_>, whole: bool) {
+        self.gates.take(news, whole, &self.table.load());
+    }
+
+    /// The daemon went. What was known stays in use, but nobody says whether another process is busy or explores.
+    pub(super) fn fall_back(&self) {
+        self.activity.nobody_told();
+        self.gates.revoke();
+        let table = self.table.load();
+        self.gates.contend(false, &table);
+        if table.basis == Basis::Attached {
+            self.table.store(Arc::new(table.with_basis(Basis::Snapshot)));
+        }
+    }
+}
+
+/// The local copy of what a daemon knows, driven by hand: what is told goes in, answers and reports come out. An [`super::Attachment`] is this with a thread that
+/// speaks with the daemon. For whoever brings another clock or another transport: the simulation of days in virtual time does.
+#[derive(Debug)]
+pub struct LocalCopy {
+    pub(super) shared: Arc<Shared>,
+    layers: Vec<Layer>,
+    reporter: Reporter,
+}
+
+impl LocalCopy {
+    /// Knows nothing of `layers` yet: every answer is stock. `engine` runs the products (`None`: that of the daemon's worker), and the process needs
+    /// `working_set_bytes` at once, if it can say.
+    pub fn new(layers: &[Layer], engine: Option<&Engine>, working_set_bytes: Option<u64>) -> Self {
+        Self {
+            shared: Arc::new(Shared::new(Table::stock(layers, engine, working_set_bytes))),
+            layers: layers.to_vec(),
+            reporter: Reporter::default(),
+        }
+    }
+
+    /// Takes in what the daemon told.
+    pub fn take(&self, reply: &v1::AttachReply) {
+        self.shared.take(reply);
+    }
+
+    /// The daemon was told whether the process is busy: a resting one takes no lease.
+    pub fn turn(&self, busy: bool) {
+        if busy { self.shared.activity.busy_told() } else { self.shared.activity.nobody_told() }
+    }
+
+    /// The daemon went: what was known stays in use, and nothing is explored.
+    pub fn lose_daemon(&mut self) {
+        self.shared.fall_back();
+        self.reporter = Reporter::default();
+    }
+
+    /// What to tell the daemon of the gates, if there is news. `rests` gives the lease back.
+    pub fn report(&mut self, rests: bool) -> Option<v1::GateReport> {
+        self.shared.gates.report(&mut self.reporter, rests)
+    }
+
+    /// What the answers rest on now.
+    pub fn basis(&self) -> Basis {
+        self.shared.table.load().basis
+    }
+
+    /// The conditions as the daemon saw them last.
+    pub fn conditions(&self) -> Option<Conditions> {
+        self.shared.table.load().conditions
+    }
+
+    /// The layers, in the order of their handles.
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// The handle of one of the layers.
+    pub fn layer(&self, layer: Layer) -> Option<LayerHandle> {
+        self.layers.iter().position(|known| *known == layer).map(LayerHandle)
+    }
+
+    /// The secondary unit's rows for `rows` rows of a layer; 0 is stock.
+    pub fn secondary_rows(&self, layer: LayerHandle, rows: u32) -> u32 {
+        self.shared.table.load().secondary_rows(layer.0, rows)
+    }
+
+    /// The lines that a layer is believed to follow.
+    pub fn lines(&self, layer: LayerHandle) -> Option<Lines> {
+        self.shared.table.load().lines(layer.0)
+    }
+
+    /// A region: see [`super::Attachment::region`].
+    pub fn region(
+        &self,
+        name: &str,
+        arms: ArmSet,
+        parts: &[(LayerHandle, u32)],
+        other_ms: f64,
+    ) -> RegionHandle {
+        let parts = parts.iter().map(|(layer, times)| (layer.0, *times)).collect();
+        let name = name.chars().take(LONGEST_NAME).collect();
+        let composition = Composition { name, parts, other_ms };
+        let (gate, workload) = self.shared.gates.region(composition, arms, &self.shared.table.load());
+        RegionHandle { shared: Arc::clone(&self.shared), gate, workload }
+    }
+}
