@@ -4,6 +4,7 @@ use statrs::distribution::{ContinuousCDF as _, Normal};
 
 use super::{Candidates, DECISION_CONFIDENCE, Outcome, Rejection, Search, Verdict, evidence};
 use crate::ratio::Ratio;
+use crate::sample::Sample;
 use crate::stats::{CONFIDENCE, Interval, ratio_of_pairs};
 
 /// Relative standard deviation of a speed-up between sessions of one machine, from the 19 pairs of FusionML's grids that
@@ -23,20 +24,25 @@ impl Search {
     /// The rows that stand for splitting: those that are confirmed, unless others were faster by more than rows near the balance differ. Nothing
     /// makes a product too fast, so the calls that confirm were accidents then.
     fn best_split(&self) -> Option<u32> {
-        let fastest = self
-            .samples
-            .iter()
-            .filter(|s| {
-                s.is_kept()
-                    && s.secondary_rows > 0
-                    && !self.rule.is_cliff(s.secondary_rows, self.shape.layer().inputs())
-            })
-            .min_by(|a, b| a.total_ms.total_cmp(&b.total_ms))?;
-        let confirmed = self.phase.rows().filter(|rows| {
-            evidence::total_ms(&self.samples, *rows)
-                .is_none_or(|ms| ms <= fastest.total_ms * evidence::ACCIDENT_FACTOR)
-        });
+        let fastest = self.fastest_split()?;
+        let confirmed = self.phase.rows().filter(|rows| !self.are_accidents(*rows));
         confirmed.or(Some(fastest.secondary_rows))
+    }
+
+    fn fastest_split(&self) -> Option<&Sample> {
+        let inputs = self.shape.layer().inputs();
+        let splits = self.samples.iter().filter(|sample| {
+            sample.is_kept() && sample.secondary_rows > 0 && !self.rule.is_cliff(sample.secondary_rows, inputs)
+        });
+        splits.min_by(|a, b| a.total_ms.total_cmp(&b.total_ms))
+    }
+
+    /// Whether all calls at these rows were slower than another split by more than rows near the balance differ.
+    pub(super) fn are_accidents(&self, rows: u32) -> bool {
+        let (Some(fastest), Some(ms)) = (self.fastest_split(), evidence::total_ms(&self.samples, rows)) else {
+            return false;
+        };
+        ms > fastest.total_ms * evidence::ACCIDENT_FACTOR
     }
 
     pub(super) fn conclude(&self, out_of_budget: bool) -> Outcome {

@@ -27,7 +27,7 @@ const NEIGHBOURING_ROWS: f64 = 0.05;
 const FASTEST_FIRST: f64 = 0.9;
 
 /// Calls at one row count that splits of about as many rows are held against: more of them than this are no accidents.
-const DOUBTED_CALLS: usize = 2;
+pub(super) const DOUBTED_CALLS: usize = 2;
 
 /// Indices of the calls at `rows` that are evidence: kept, and no accident. They are held against each other, against what the first call after
 /// the change of arm allows, and, if there are but a few, against splits of about as many rows. A single one is held against a first call as it

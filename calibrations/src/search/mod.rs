@@ -469,7 +469,9 @@ impl Search {
         let done = stock.min(split);
         if done >= self.minimum_pairs() && (self.clear(rows) || self.hopeless(rows) || done >= MAXIMUM_PAIRS)
         {
-            return self.done(false);
+            // Two accidents in a row are no loss: a third call tells.
+            let doubted = split <= evidence::DOUBTED_CALLS && self.are_accidents(rows);
+            return if doubted { self.ask_split(rows) } else { self.done(false) };
         }
         let wanted = (done + 1).max(self.minimum_pairs());
         let on_stock = self.samples.last().is_some_and(|sample| sample.secondary_rows == 0);

@@ -375,3 +375,36 @@ fn what_is_known_does_not_hold_where_another_balance_is_better() {
         assert!(outcome.secondary_rows.abs_diff(410) < 20, "seed {seed}: {}", outcome.secondary_rows);
     }
 }
+
+#[test]
+fn two_accidents_in_a_row_at_the_rows_to_confirm_are_no_loss() {
+    let shape = shape(1024, 2048);
+    let prior = Lines {
+        primary_ms_per_row: 0.01,
+        secondary_ms_per_row: 0.028,
+        overhead_ms: 0.02,
+        stock_ms_per_row: 0.01,
+    };
+    for seed in 0..20 {
+        let mut noise = Noise(seed);
+        let options = Options { start: Start::Prior(prior), seed, ..Options::default() };
+        let mut search = Search::new(shape, options);
+        let (mut first_rows, mut accidents) = (None, 0);
+        let outcome = drive(&mut search, |ask| {
+            let mut sample = two_units(shape, 3.4, &mut noise, ask);
+            let rows = ask.secondary_rows();
+            let apart = rows.abs_diff(*first_rows.get_or_insert(if rows > 0 { rows } else { 0 }));
+            if rows > 0 && first_rows == Some(0) {
+                first_rows = Some(rows);
+            } else if rows > 0 && apart > 25 && accidents < 2 {
+                accidents += 1;
+                sample.total_ms *= 1.45;
+                let times = sample.finish_times.as_mut().unwrap();
+                (times.primary_ms, times.secondary_ms) = (times.primary_ms * 1.45, times.secondary_ms * 1.45);
+            }
+            sample
+        });
+        assert_eq!(accidents, 2, "seed {seed}");
+        assert!(outcome.confirmed(), "seed {seed}: {outcome:?} {:?}", search.samples());
+    }
+}

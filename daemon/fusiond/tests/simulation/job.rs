@@ -136,6 +136,9 @@ impl Simulation {
             self.daemon().planner.failed(now, Subject::Worker, Cause::Failed(error.to_string()));
             return Ok(());
         }
+        if std::env::var_os("TRACE").is_some() && !outcome.ratio.splits() {
+            eprintln!("{:.0} s LOSS {} {} spent {:?} samples {:?}", self.world.now_ms() / 1e3, job.shape, job.conditions, job.allowance_ms, record.samples.iter().map(|s| (s.secondary_rows, s.total_ms, s.dropped)).collect::<Vec<_>>());
+        }
         self.step()?;
         self.checks.measured(&record, self.world.now_ms());
         self.figures.measured(&record);
