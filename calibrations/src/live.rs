@@ -71,12 +71,7 @@ pub struct LiveLines {
 impl LiveLines {
     /// Follows `stored`.
     pub fn new(stored: Lines) -> Self {
-        Self {
-            stored,
-            belief: Belief::new(),
-            judge: Judge::default(),
-            observations: 0,
-        }
+        Self { stored, belief: Belief::new(), judge: Judge::default(), observations: 0 }
     }
 
     /// The lines as they are believed now. Stock was not observed: it slows with the primary unit.

@@ -32,14 +32,17 @@ impl Search {
     fn fastest_split(&self) -> Option<&Sample> {
         let inputs = self.shape.layer().inputs();
         let splits = self.samples.iter().filter(|sample| {
-            sample.is_kept() && sample.secondary_rows > 0 && !self.rule.is_cliff(sample.secondary_rows, inputs)
+            sample.is_kept()
+                && sample.secondary_rows > 0
+                && !self.rule.is_cliff(sample.secondary_rows, inputs)
         });
         splits.min_by(|a, b| a.total_ms.total_cmp(&b.total_ms))
     }
 
     /// Whether all calls at these rows were slower than another split by more than rows near the balance differ.
     pub(super) fn are_accidents(&self, rows: u32) -> bool {
-        let (Some(fastest), Some(ms)) = (self.fastest_split(), evidence::total_ms(&self.samples, rows)) else {
+        let (Some(fastest), Some(ms)) = (self.fastest_split(), evidence::total_ms(&self.samples, rows))
+        else {
             return false;
         };
         ms > fastest.total_ms * evidence::ACCIDENT_FACTOR

@@ -25,7 +25,7 @@ use crate::table::{self, Table};
 /// Rows that the lines of a layer are chosen for where a client doesn't say: a chunk of MLX-LM's prefill.
 pub const TYPICAL_ROWS: u32 = 2048;
 /// What the rows that clients chose may lose before they are told, as a share of a split's time.
-const WORTH_TELLING: f64 = 0.005;
+const WORTH_TELLING: f64 = 0.0025;
 /// A change of a line, as a share, that is worth a message though the balance is the same: what a split gains against what is never split depends on it.
 const PACE_WORTH_TELLING: f64 = 0.1;
 

@@ -39,7 +39,7 @@ use measurers::Planners;
 
 pub use driver::run;
 pub use measuring_lock::default_path as default_measuring_lock;
-pub use recent::Recent;
+pub use recent::{Recent, shapes as client_shapes};
 pub use state_file::{Kept, KeptError, to_text as kept_text};
 pub use wants::Served;
 

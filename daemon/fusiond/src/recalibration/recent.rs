@@ -52,7 +52,7 @@ impl Seen {
 }
 
 /// The shapes that a client runs.
-pub(super) fn shapes(client: &Introduction) -> impl Iterator<Item = Shape> {
+pub fn shapes(client: &Introduction) -> impl Iterator<Item = Shape> {
     let rows = if client.typical_rows == 0 { TYPICAL_ROWS } else { client.typical_rows };
     client.layers.iter().filter_map(move |layer| layer.with_rows(rows).ok())
 }

@@ -12,13 +12,14 @@ const TAILS: f64 = 0.2;
 
 impl Simulation {
     pub fn attach(&mut self, number: usize) {
-        let mut client = Client::new(number, &self.world.chip, self.world.engine());
+        let client = Client::new(number, self.world.engine());
+        self.checks.starts(number);
         if self.daemon.is_none() && self.starts_at <= self.world.now_ms() {
             self.start_daemon();
         }
         if let Some(daemon) = &mut self.daemon {
             daemon.look(&self.world);
-            daemon.attach(number, &mut client, &self.world);
+            daemon.attach(number, &client);
             if self.quiet {
                 self.first_wants = daemon.wants(self.world.wall());
             }
@@ -29,7 +30,7 @@ impl Simulation {
     pub fn detach(&mut self, number: usize) {
         self.clients.remove(&number);
         if let Some(daemon) = &mut self.daemon {
-            daemon.detach(number, self.world.wall());
+            daemon.detach(number);
         }
     }
 
@@ -49,8 +50,8 @@ impl Simulation {
     /// Tells every client what is known.
     pub fn inform_all(&mut self) {
         if let Some(daemon) = &mut self.daemon {
-            for client in self.clients.values_mut() {
-                daemon.inform(client, &self.world);
+            for (number, client) in &self.clients {
+                daemon.inform(*number, client);
             }
         }
     }
@@ -59,32 +60,32 @@ impl Simulation {
         if !self.clients.contains_key(&number) {
             self.attach(number);
         }
-        let client = self.clients.get_mut(&number).expect("it was just attached");
-        client.wake();
-        let pid = client.pid;
-        self.turn(ClientActivity::Busy { pid, others: 0 });
+        let pid = self.clients[&number].introduction.pid;
+        self.turn(number, ClientActivity::Busy { pid, others: 0 });
         for call in 0..calls {
             if self.daemon.is_none() && self.world.now_ms() >= self.starts_at {
                 self.start_daemon();
-                self.turn(ClientActivity::Busy { pid, others: 0 });
+                self.turn(number, ClientActivity::Busy { pid, others: 0 });
             }
             self.machine_events();
             if self.call(number).is_err() {
                 self.crash();
             }
             if call % REPORT_EVERY == 0 {
-                self.report(number);
+                self.report(number, false);
             }
             if self.daemon.is_some() && self.ask().is_some() {
                 self.checks.violated("a job starts while a client is busy".to_owned());
             }
         }
-        self.report(number);
-        self.turn(ClientActivity::Idle { since: Some(self.world.wall()) });
+        self.report(number, true);
+        self.turn(number, ClientActivity::Idle { since: Some(self.world.wall()) });
         self.changed = true;
     }
 
-    fn turn(&mut self, activity: ClientActivity) {
+    fn turn(&mut self, number: usize, activity: ClientActivity) {
+        let busy = matches!(activity, ClientActivity::Busy { .. });
+        self.clients.get_mut(&number).expect("it is attached").turn(busy && self.daemon.is_some());
         let news = self.daemon.as_mut().is_some_and(|daemon| {
             daemon.turn(activity);
             daemon.look(&self.world)
@@ -94,9 +95,9 @@ impl Simulation {
         }
     }
 
-    fn report(&mut self, number: usize) {
+    fn report(&mut self, number: usize, rests: bool) {
         if let (Some(daemon), Some(client)) = (&mut self.daemon, self.clients.get_mut(&number)) {
-            daemon.report(number, client, &mut self.disk);
+            daemon.report(number, client, rests, &mut self.disk);
         }
     }
 
@@ -117,20 +118,20 @@ impl Simulation {
         let client = self.clients.get_mut(&number).expect("it was just attached");
         let outcome = client.call(&mut self.world, rows);
         self.earn(outcome.ms);
-        let runs = self.daemon.is_some();
-        self.checks.call(&outcome, rows, &self.world, runs, &mut self.figures);
+        let told = self.daemon.as_ref().map(|daemon| daemon.conditions);
+        self.checks.call(number, &outcome, told, &self.world, &mut self.figures);
         if self.daemon.is_none() {
             return Ok(());
         }
         self.step()?;
         let Self { daemon: Some(daemon), clients, world, .. } = self else { return Ok(()) };
         let mut news = daemon.look(world);
-        let client = clients.get_mut(&number).expect("it was just attached");
+        let client = &clients[&number];
         for (layer, observation) in &outcome.observations {
             news |= daemon.observe(client, *layer, observation, world.wall());
         }
         if news {
-            daemon.inform(client, world);
+            daemon.inform(number, client);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The daemon in virtual time: its real planner, table, knowledge and gates, driven as `planner` says that it is to be driven.
+//! The daemon in virtual time: its real planner, canary, table, knowledge and gates, driven as `planner` says that it is to be driven.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,29 +11,34 @@ use fusion_calibrations::live::Observation;
 use fusion_calibrations::lookup::Query;
 use fusion_calibrations::models;
 use fusion_calibrations::record::Record;
-use fusion_calibrations::search::points;
-use fusion_calibrations::search::{Known as KnownStart, Start};
 use fusion_calibrations::shape::{Layer, Shape, WeightFormat};
 use fusion_proto::v1;
-use fusiond::gates::{Gates, Home};
+use fusion_proto::v1::attach_reply::Message;
+use fusiond::clients::Introduction;
+use fusiond::gates::{Gates, Home, News, Told};
 use fusiond::knowledge::{Knowledge, Running};
-use fusiond::measure::Plan;
+use fusiond::planner::canary::{Pace, References};
 use fusiond::planner::{
-    ClientActivity, Decision, Inputs, Interest, Job, Known, Moment, Planner, Policy, Want, WorkerState,
-    measurable,
+    ClientActivity, Decision, Inputs, Interest, Moment, Planner, Policy, Want, WorkerState,
 };
+use fusiond::recalibration::{Recent, Served, client_shapes, kept_text};
 use fusiond::table::{self, Identity, Table};
 
-use crate::client::{CHUNK, Client, News};
+use crate::client::{CHUNK, Client};
 use crate::disk::Disk;
 use crate::world::World;
 
 /// A model that is configured, but that nobody runs.
 const CONFIGURED: &str = "llama-3.2-1b";
-/// Wall clock and monotonic clock may differ by so much between two looks; as in `measure`.
+/// Wall clock and monotonic clock may differ by so much between two looks; as in `recalibration`.
 const CLOCK_GAP: Duration = Duration::from_millis(500);
-/// For how long a client's layers count as recently used.
-const RECENT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// An attached client, and what it was told.
+struct Attached {
+    introduction: Introduction,
+    layers: Vec<v1::LayerKnowledge>,
+    gates: Told,
+}
 
 /// A running daemon.
 pub struct Daemon {
@@ -43,12 +48,16 @@ pub struct Daemon {
     pub table: Arc<Table>,
     /// Who measures.
     pub identity: Identity,
+    /// What it believes of the machine: what the sensors say, corrected by the canary.
+    pub conditions: Conditions,
     knowledge: Knowledge,
     gates: Gates,
+    references: References,
+    /// What the last canary said, and when by the monotonic clock.
+    pace: Option<(Pace, Duration)>,
     last_look: (Moment, Duration),
-    conditions: Conditions,
-    attached: BTreeMap<usize, Vec<Layer>>,
-    recent: BTreeMap<usize, (Moment, Vec<Layer>)>,
+    attached: BTreeMap<usize, Attached>,
+    recent: Recent,
     activity: ClientActivity,
     /// What is derived from table, conditions and clients, until one of them changes.
     wants: Option<Vec<Want>>,
@@ -62,9 +71,9 @@ impl Daemon {
         if let Some(snapshot) = disk.gates() {
             gates.restore(snapshot);
         }
-        let conditions = world.conditions();
+        let (conditions, kept) = (world.conditions(), disk.kept());
         Self {
-            planner: Planner::new(policy, disk.planner(), world.wall(), conditions),
+            planner: Planner::new(policy, kept.planner, world.wall(), conditions),
             knowledge: Knowledge::new(Arc::clone(&table)),
             identity: Identity {
                 chip: world.chip.clone(),
@@ -72,11 +81,13 @@ impl Daemon {
                 units: "a machine model".to_owned(),
             },
             table,
-            gates,
-            last_look: (world.wall(), world.monotonic()),
             conditions,
+            gates,
+            references: disk.references(),
+            pace: None,
+            last_look: (world.wall(), world.monotonic()),
             attached: BTreeMap::new(),
-            recent: BTreeMap::new(),
+            recent: kept.recent,
             activity: ClientActivity::Idle { since: None },
             wants: None,
         }
@@ -92,41 +103,65 @@ impl Daemon {
         if jumped {
             self.planner.clock_jumped(look.0);
         }
-        let conditions = world.conditions();
+        let conditions = self.believed(world);
         self.planner.see(look.0, conditions);
         let changed = std::mem::replace(&mut self.conditions, conditions) != conditions;
         if changed {
-            self.forget_derived();
+            self.wants = None;
         }
         jumped || changed
+    }
+
+    /// What is believed of the machine now.
+    pub fn believed(&self, world: &World) -> Conditions {
+        match self.pace {
+            Some((pace, at)) => pace.corrects_after(world.monotonic() - at, world.conditions()),
+            None => world.conditions(),
+        }
+    }
+
+    /// A canary's calls.
+    pub fn hear(&mut self, calls_ms: &[f64], world: &World, disk: &mut Disk) {
+        let engine = self.identity.engine.key();
+        if let Some(pace) = self.references.judge(&engine, calls_ms) {
+            self.pace = Some((pace, world.monotonic()));
+            disk.keep_references(&self.references);
+        }
     }
 
     /// The products run with another engine now.
     pub fn engine_changed(&mut self, engine: Engine) {
         self.identity.engine = engine;
         self.planner.engine_changed();
-        self.forget_derived();
+        self.wants = None;
     }
 
-    /// A client attaches.
-    pub fn attach(&mut self, number: usize, client: &mut Client, world: &World) {
-        let layers = client.parts.iter().map(|(layer, _)| *layer).collect();
-        self.attached.insert(number, layers);
-        self.forget_derived();
-        self.inform(client, world);
-        let home = Home::new(&self.identity.chip, &client.engine);
-        for state in self.gates.since(&mut fusiond::gates::Told::default(), Some(&home)).gates {
-            client.learn_gates(&(&state).into());
-        }
+    /// A client attaches: it is told everything.
+    pub fn attach(&mut self, number: usize, client: &Client) {
+        let (introduction, mut told) = (client.introduction.clone(), Told::default());
+        let layers = self.knowledge_of(client);
+        let News { gates, locks, resets } = self.gates.since(&mut told, Some(&self.home(client)));
+        let snapshot = v1::Snapshot {
+            chip: Some((&self.identity.chip).into()),
+            engine: Some((&self.identity.engine).into()),
+            conditions: Some(self.conditions.into()),
+            row_rule: Some((&self.table.row_rule(&self.identity.chip)).into()),
+            layers: layers.clone(),
+            gates,
+            gate_locks: locks,
+            gate_resets: resets,
+            ..Default::default()
+        };
+        client.copy.take(&reply(Message::Snapshot(snapshot)));
+        self.attached.insert(number, Attached { introduction, layers, gates: told });
+        self.wants = None;
     }
 
     /// A client leaves.
-    pub fn detach(&mut self, number: usize, now: Moment) {
-        if let Some(layers) = self.attached.remove(&number) {
-            self.recent.insert(number, (now, layers));
-        }
+    pub fn detach(&mut self, number: usize) {
+        self.attached.remove(&number);
         self.gates.leave(number as u64);
-        self.forget_derived();
+        self.wants = None;
     }
 
     /// A client turned busy or idle.
@@ -134,14 +169,23 @@ impl Daemon {
         self.activity = activity;
     }
 
-    /// Tells a client what is known.
-    pub fn inform(&mut self, client: &mut Client, world: &World) {
-        let layers: Vec<Layer> = client.parts.iter().map(|(layer, _)| *layer).collect();
-        let running = self.running(&client.engine);
-        let knowledge = self.knowledge.of(running, &layers, CHUNK);
-        let rule = self.table.row_rule(&self.identity.chip);
-        debug_assert_eq!(world.conditions(), self.conditions);
-        client.learn(News { layers: knowledge, rule, conditions: self.conditions });
+    /// Tells a client what changed.
+    pub fn inform(&mut self, number: usize, client: &Client) {
+        let (layers, home) = (self.knowledge_of(client), self.home(client));
+        let Some(attached) = self.attached.get_mut(&number) else { return };
+        let before = std::mem::replace(&mut attached.layers, layers);
+        let changed = attached.layers.iter().zip(before).filter(|(now, before)| *now != before);
+        let changed: Vec<v1::LayerKnowledge> = changed.map(|(now, _)| now.clone()).collect();
+        let News { gates, locks, resets } = self.gates.since(&mut attached.gates, Some(&home));
+        let delta = v1::Delta {
+            conditions: Some(self.conditions.into()),
+            layers: changed,
+            gates,
+            gate_locks: locks,
+            gate_resets: resets,
+            ..Default::default()
+        };
+        client.copy.take(&reply(Message::Delta(delta)));
     }
 
     /// A client's split call; whether the client should be told something.
@@ -154,11 +198,12 @@ impl Daemon {
         news
     }
 
-    /// A client's gate reports; the lease it gets.
-    pub fn report(&mut self, number: usize, client: &mut Client, disk: &mut Disk) {
-        let home = Home::new(&self.identity.chip, &client.engine);
-        if let Some(ms) = self.gates.report(number as u64, Some(&home), &client.report()) {
-            client.grant(ms);
+    /// A client's gates report; it may get a lease.
+    pub fn report(&mut self, number: usize, client: &mut Client, rests: bool, disk: &mut Disk) {
+        let Some(report) = client.copy.report(rests) else { return };
+        if let Some(ms) = self.gates.report(number as u64, Some(&self.home(client)), &report) {
+            let gate_lease = Some(v1::GateLease { ms });
+            client.copy.take(&reply(Message::Delta(v1::Delta { gate_lease, ..Default::default() })));
         }
         let whole = self.gates.whole("");
         disk.keep_gates(v1::Snapshot {
@@ -170,11 +215,19 @@ impl Daemon {
     }
 
     /// What to do now.
-    pub fn decide(&mut self, world: &World) -> Decision {
+    pub fn decide(&mut self, world: &World, disk: &mut Disk) -> Decision {
         let now = world.wall();
+        let mut news = false;
+        for attached in self.attached.values() {
+            news |= self.recent.see(&attached.introduction, now);
+        }
+        if news {
+            self.wants = None;
+            disk.keep(self.kept(now));
+        }
         let wants = match self.wants.take() {
             Some(wants) => wants,
-            None => self.derive_wants(now),
+            None => self.wants(now),
         };
         let decision = self.planner.decide(&Inputs {
             now,
@@ -190,82 +243,64 @@ impl Daemon {
         decision
     }
 
-    /// What is wanted now.
-    pub fn wants(&mut self, now: Moment) -> Vec<Want> {
-        self.derive_wants(now)
+    /// The text of its file, between two jobs.
+    pub fn kept(&self, now: Moment) -> String {
+        kept_text(&self.planner.state(now), &self.recent).unwrap()
     }
 
-    /// What is known before `shape` is measured: as the daemon's jobs do it.
-    pub fn plan(&self, job: &Job) -> Plan {
-        let (shape, conditions) = (job.shape, job.conditions);
-        let records = self.table.of_chip(&self.identity.chip);
-        let rule = self.table.row_rule(&self.identity.chip);
-        let query = Query { shape, chip: &self.identity.chip, engine: &self.identity.engine, conditions };
-        let answer = table::answer(&records, &query, &rule);
-        let start = match (answer.estimate, answer.lines) {
-            (Some(estimate), _) if estimate.shape == shape => Start::Warm(KnownStart::from(estimate)),
-            (_, Some(lines)) => Start::Prior(lines),
-            _ => Start::Cold,
-        };
-        let before = self.table.exact(&self.identity, shape, conditions);
-        let cliff_evidence =
-            before.map(|record| points::cliff_evidence(&record.samples, shape)).unwrap_or_default();
-        Plan { shape, start, rule, cliff_evidence, machine_ms: job.allowance_ms }
+    /// The text of its file while a job runs.
+    pub fn kept_during(&self, now: Moment, job: &fusiond::planner::Job) -> String {
+        kept_text(&self.planner.state_during(now, job), &self.recent).unwrap()
+    }
+
+    /// What is wanted now.
+    pub fn wants(&mut self, now: Moment) -> Vec<Want> {
+        let configured = models::find(CONFIGURED).unwrap().layers(WeightFormat::F16).unwrap();
+        let configured = configured.iter().map(|layer| layer.layer.with_rows(CHUNK).unwrap());
+        let recent = self.recent.shapes(now);
+        let attached = self.attached.values().flat_map(|attached| client_shapes(&attached.introduction));
+        let of = |interest| move |shape: Shape| (shape, interest);
+        let wanted: Vec<(Shape, Interest)> = attached
+            .map(of(Interest::Attached))
+            .chain(recent.into_iter().map(of(Interest::Recent)))
+            .chain(configured.map(of(Interest::Configured)))
+            .collect();
+        let (records, rule) =
+            (self.table.of_chip(&self.identity.chip), self.table.row_rule(&self.identity.chip));
+        let served =
+            Served { identity: &self.identity, records: &records, rule: &rule, conditions: self.conditions };
+        served.wants(wanted)
     }
 
     /// A record was stored: it is served from now on.
     pub fn committed(&mut self, record: &Record, now: Moment) {
-        let before = self.answer(record.estimate.shape).1;
+        let before = self.served_lines(record.estimate.shape);
         self.table.insert(record.clone());
         self.knowledge.committed(record);
         self.planner.measured(now, &record.estimate, before.as_ref());
-        self.forget_derived();
+        self.wants = None;
+    }
+
+    fn served_lines(&self, shape: Shape) -> Option<Lines> {
+        let (records, rule) =
+            (self.table.of_chip(&self.identity.chip), self.table.row_rule(&self.identity.chip));
+        let Identity { chip, engine, .. } = &self.identity;
+        table::answer(&records, &Query { shape, chip, engine, conditions: self.conditions }, &rule).lines
+    }
+
+    fn knowledge_of(&self, client: &Client) -> Vec<v1::LayerKnowledge> {
+        self.knowledge.of(self.running(&client.engine), &client.introduction.layers, CHUNK)
+    }
+
+    fn home(&self, client: &Client) -> Home {
+        Home::new(&self.identity.chip, &client.engine)
     }
 
     fn running<'a>(&'a self, engine: &'a Engine) -> Running<'a> {
         Running { chip: &self.identity.chip, engine, conditions: self.conditions }
     }
+}
 
-    fn forget_derived(&mut self) {
-        self.wants = None;
-    }
-
-    fn answer(&self, shape: Shape) -> (Known, Option<Lines>) {
-        let records = self.table.of_chip(&self.identity.chip);
-        let rule = self.table.row_rule(&self.identity.chip);
-        let query = Query {
-            shape,
-            chip: &self.identity.chip,
-            engine: &self.identity.engine,
-            conditions: self.conditions,
-        };
-        let answer = table::answer(&records, &query, &rule);
-        (Known::of(&answer), answer.lines)
-    }
-
-    fn derive_wants(&mut self, now: Moment) -> Vec<Want> {
-        let configured = models::find(CONFIGURED).unwrap().layers(WeightFormat::F16).unwrap();
-        let mut interests: BTreeMap<Layer, Interest> =
-            configured.iter().map(|layer| (layer.layer, Interest::Configured)).collect();
-        let mut raise = |layers: &[Layer], interest: Interest| {
-            for layer in layers {
-                let known = interests.entry(*layer).or_insert(interest);
-                *known = interest.max(*known);
-            }
-        };
-        for (left, layers) in self.recent.values() {
-            if now.since(*left) < RECENT {
-                raise(layers, Interest::Recent);
-            }
-        }
-        self.attached.values().for_each(|layers| raise(layers, Interest::Attached));
-        interests
-            .into_iter()
-            .map(|(layer, interest)| {
-                let served = layer.with_rows(CHUNK).unwrap();
-                let shape = measurable(served, &self.answer(served).0);
-                Want { shape, interest, known: self.answer(shape).0 }
-            })
-            .collect()
-    }
+fn reply(message: Message) -> v1::AttachReply {
+    v1::AttachReply { message: Some(message) }
 }

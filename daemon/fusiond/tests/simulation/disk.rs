@@ -1,4 +1,4 @@
-//! What survives the daemon: its store, and two small files.
+//! What survives the daemon: its store, and three small files.
 //!
 //! The store is the in-memory one, with its crash semantics: what was acknowledged is there after a crash, what wasn't may be there or not. Both outcomes
 //! occur here, by chance.
@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use fusion_calibrations::record::Record;
 use fusion_proto::v1;
-use fusiond::planner::PlannerState;
+use fusiond::planner::canary::References;
+use fusiond::recalibration::Kept;
 use fusiond::store::{
     CalibrationKey, CalibrationStore, Fault, FaultyStore, MemoryStore, Revision, Scope, StoreError, Stored,
 };
@@ -16,7 +17,8 @@ use fusiond::store::{
 #[derive(Default)]
 pub struct Disk {
     store: MemoryStore,
-    planner: Option<String>,
+    kept: Option<String>,
+    references: Option<String>,
     gates: Option<v1::Snapshot>,
     /// Whether every write fails.
     pub full: bool,
@@ -61,17 +63,29 @@ impl Disk {
             .collect()
     }
 
-    /// Replaces the planner's file; false if the disk is full: then the old one stands.
-    pub fn keep_planner(&mut self, state: &PlannerState) -> bool {
+    /// Replaces the file of the budget and the layers that were run lately; false if the disk is full: then the old one stands.
+    pub fn keep(&mut self, text: String) -> bool {
         if !self.full {
-            self.planner = Some(serde_json::to_string(state).unwrap());
+            self.kept = Some(text);
         }
         !self.full
     }
 
-    /// The planner's file.
-    pub fn planner(&self) -> Option<PlannerState> {
-        self.planner.as_ref().map(|text| serde_json::from_str(text).unwrap())
+    /// What that file says.
+    pub fn kept(&self) -> Kept {
+        self.kept.as_ref().map(|text| Kept::from_text(text).unwrap()).unwrap_or_default()
+    }
+
+    /// Replaces the canary's file, if there is room.
+    pub fn keep_references(&mut self, references: &References) {
+        if !self.full {
+            self.references = Some(serde_json::to_string(references).unwrap());
+        }
+    }
+
+    /// What that file says.
+    pub fn references(&self) -> References {
+        self.references.as_ref().map(|text| serde_json::from_str(text).unwrap()).unwrap_or_default()
     }
 
     /// Replaces the snapshot of the gates, if there is room.

@@ -1,9 +1,11 @@
-//! A planned job in virtual time: the real search on the modelled machine, cut off by whatever happens.
+//! A planned job in virtual time: the real calibration on the modelled machine, cut off by whatever happens.
 
-use fusion_calibrations::estimate::{Estimate, Provenance};
 use fusion_calibrations::record::Record;
-use fusion_calibrations::sample::{DropReason, Sample};
-use fusion_calibrations::search::{Budget, Options, Outcome, Search, Step};
+use fusion_calibrations::search::{Ask, Step};
+use fusion_calibrations::shape::{Layer, Layout, Shape, WeightFormat};
+use fusiond::machine::{Terms, Timing};
+use fusiond::measure::{Around, Calibration, Measured, Plan};
+use fusiond::planner::canary::CALLS;
 use fusiond::planner::{Cause, Job, Subject};
 use fusiond::store::Fault;
 
@@ -11,23 +13,29 @@ use crate::run::{Crash, Simulation};
 
 /// How a job ended.
 enum End {
-    Measured(Box<Outcome>, Vec<Sample>),
+    Measured(Box<Record>),
     Interrupted,
     Failed(String),
+}
+
+/// The canary's product; in half precision, since nothing else was recorded of the modelled machines.
+fn canary_product() -> Shape {
+    Layer::new(1024, 1024, WeightFormat::F16, Layout::default()).unwrap().with_rows(256).unwrap()
 }
 
 impl Simulation {
     /// Runs a job until it ends, or the daemon dies.
     pub fn run_job(&mut self, job: &Job) -> Result<(), Crash> {
         self.figures.jobs += 1;
-        self.checks.job_starts(job, &self.world);
+        let believed = self.daemon().conditions;
+        self.checks.job_starts(job, believed, &self.world);
         self.surprise(job);
         let disturbed_at = self.next_disturbance();
         self.step()?;
         let now = self.world.wall();
-        let during = self.daemon().planner.state_during(now, job);
+        let during = self.daemon().kept_during(now, job);
         // What couldn't be promised on the disk isn't spent.
-        if !self.disk.keep_planner(&during) {
+        if !self.disk.keep(during) {
             let full = Cause::Failed("the disk is full".to_owned());
             self.daemon().planner.failed(now, Subject::Worker, full);
             return Ok(());
@@ -40,7 +48,7 @@ impl Simulation {
         let spent = self.figures.spent_ms - spent_before;
         self.daemon().planner.spent(now, spent);
         match end {
-            End::Measured(outcome, samples) => self.store(job, &outcome, samples)?,
+            End::Measured(record) => self.store(job, &record)?,
             End::Interrupted => {
                 self.figures.interrupted += 1;
                 self.daemon().planner.failed(now, Subject::Shape(job.shape), Cause::Interrupted);
@@ -51,98 +59,110 @@ impl Simulation {
             }
         }
         self.step()?;
-        let state = self.daemon().planner.state(now);
-        self.disk.keep_planner(&state);
+        let kept = self.daemon().kept(now);
+        self.disk.keep(kept);
         Ok(())
     }
 
     fn measure(&mut self, job: &Job, disturbed_at: f64) -> Result<End, Crash> {
-        let plan = self.daemon().plan(job);
-        let options = Options {
-            start: plan.start,
-            rule: plan.rule,
-            budget: Budget { machine_ms: plan.machine_ms, ..Budget::default() },
-            ..Options::default()
-        };
-        let mut search = Search::new(job.shape, options);
+        if let Err(end) = self.sing(job, disturbed_at)? {
+            return Ok(end);
+        }
+        let daemon = self.daemon();
+        let plan = Plan::new(&daemon.table, &daemon.identity, job.shape, job.conditions, job.allowance_ms);
+        let mut calibration = Calibration::new(plan, Terms::with_finish_times(), job.conditions);
         loop {
-            let ask = match search.next() {
-                Step::Done(outcome) => {
-                    let mut samples = search.samples().to_vec();
-                    samples.extend(plan.cliff_evidence);
-                    return Ok(End::Measured(outcome, samples));
-                }
+            let ask = match calibration.next() {
                 Step::Measure(ask) => ask,
+                Step::Done(outcome) => {
+                    let now = self.world.wall().unix_ms();
+                    return Ok(match calibration.conclude(&outcome, &self.daemon().identity, None, now) {
+                        Ok(Measured { record, .. }) => End::Measured(Box::new(record)),
+                        Err(error) => End::Failed(error.to_string()),
+                    });
+                }
             };
-            if self.world.now_ms() >= disturbed_at {
-                return Ok(End::Interrupted);
+            match self.timed(job, job.shape, ask, disturbed_at)? {
+                Ok((timing, around)) => {
+                    calibration.tell(&timing, &around).unwrap();
+                }
+                Err(end) => return Ok(end),
             }
-            self.step()?;
-            let before = self.world.conditions();
-            let mut sample = self.world.machine.call(job.shape, ask).unwrap();
-            self.measured_call(sample.total_ms, disturbed_at);
-            if self.worker_dies() {
-                return Ok(End::Failed("the worker ended with signal 6".to_owned()));
-            }
-            if self.world.now_ms() > disturbed_at || before != job.conditions {
-                return Ok(End::Interrupted);
-            }
-            if self.world.conditions() != job.conditions {
-                sample.dropped = Some(DropReason::ConditionsChanged);
-            }
-            search.tell(sample).unwrap();
         }
     }
 
-    fn store(&mut self, job: &Job, outcome: &Outcome, samples: Vec<Sample>) -> Result<(), Crash> {
+    /// The canary sings first; what it says may end the job.
+    fn sing(&mut self, job: &Job, disturbed_at: f64) -> Result<Result<(), End>, Crash> {
+        let mut calls_ms = Vec::new();
+        for _ in 0..=CALLS {
+            match self.timed(job, canary_product(), Ask::Stock, disturbed_at)? {
+                Ok((timing, _)) => calls_ms.push(timing.sample.total_ms),
+                Err(end) => return Ok(Err(end)),
+            }
+        }
+        let Self { daemon: Some(daemon), world, disk, .. } = self else { return Err(Crash) };
+        // The first warms up.
+        daemon.hear(&calls_ms[1..], world, disk);
+        if daemon.look(world) {
+            self.inform_all();
+        }
+        Ok(Ok(()))
+    }
+
+    /// One call of a job, unless something ended the job before or in it.
+    fn timed(
+        &mut self,
+        job: &Job,
+        shape: Shape,
+        ask: Ask,
+        disturbed_at: f64,
+    ) -> Result<Result<(Timing, Around), End>, Crash> {
+        let before = self.believed();
+        if self.world.now_ms() >= disturbed_at || before != job.conditions {
+            return Ok(Err(End::Interrupted));
+        }
+        self.step()?;
+        let (wall, monotonic) = (self.world.wall(), self.world.monotonic());
+        let sample = self.world.machine.call(shape, ask).unwrap();
+        self.measured_call(sample.total_ms, disturbed_at);
+        if self.worker_dies() {
+            return Ok(Err(End::Failed("the worker ended with signal 6".to_owned())));
+        }
+        if self.world.now_ms() > disturbed_at {
+            return Ok(Err(End::Interrupted));
+        }
+        let around = Around {
+            before,
+            after: self.believed(),
+            monotonic: self.world.monotonic() - monotonic,
+            wall: Some(self.world.wall().since(wall)),
+        };
+        Ok(Ok((Timing { sample, run_delay_ms: None }, around)))
+    }
+
+    fn believed(&mut self) -> fusion_calibrations::conditions::Conditions {
+        let Self { daemon, world, .. } = self;
+        daemon.as_ref().map_or(world.conditions(), |daemon| daemon.believed(world))
+    }
+
+    fn store(&mut self, job: &Job, record: &Record) -> Result<(), Crash> {
         let now = self.world.wall();
-        let (Some(stock_ms), Some(speed_up)) = (outcome.stock_ms, outcome.speed_up) else {
-            self.figures.failed += 1;
-            let disturbed = Cause::Failed("no usable sample".to_owned());
-            self.daemon().planner.failed(now, Subject::Shape(job.shape), disturbed);
-            return Ok(());
-        };
-        let kept = samples.iter().filter(|sample| sample.is_kept()).count();
-        let identity = &self.daemon().identity;
-        let record = Record {
-            chip: identity.chip.clone(),
-            engine: identity.engine.clone(),
-            estimate: Estimate {
-                shape: job.shape,
-                conditions: job.conditions,
-                lines: outcome.lines,
-                ratio: outcome.ratio,
-                secondary_rows: outcome.secondary_rows,
-                stock_ms,
-                split_ms: if outcome.confirmed() { outcome.split_ms.unwrap_or(stock_ms) } else { stock_ms },
-                speed_up,
-                kept_samples: kept as u32,
-                dropped_samples: (samples.len() - kept) as u32,
-                relative_error: None,
-                measured_at_unix_ms: now.unix_ms(),
-                provenance: Provenance::Measured,
-            },
-            samples,
-            written_by: "simulation".to_owned(),
-        };
         // A crash here leaves it done or not, and nobody heard of it.
         if self.step().is_err() {
             let fault = if self.coin() { Fault::Before } else { Fault::After };
-            let _ = self.disk.commit(&record, Some(fault));
+            let _ = self.disk.commit(record, Some(fault));
             return Err(Crash);
         }
-        if let Err(error) = self.disk.commit(&record, None) {
+        if let Err(error) = self.disk.commit(record, None) {
             self.figures.failed += 1;
             self.daemon().planner.failed(now, Subject::Worker, Cause::Failed(error.to_string()));
             return Ok(());
         }
-        if std::env::var_os("TRACE").is_some() && !outcome.ratio.splits() {
-            eprintln!("{:.0} s LOSS {} {} spent {:?} samples {:?}", self.world.now_ms() / 1e3, job.shape, job.conditions, job.allowance_ms, record.samples.iter().map(|s| (s.secondary_rows, s.total_ms, s.dropped)).collect::<Vec<_>>());
-        }
         self.step()?;
-        self.checks.measured(&record, self.world.now_ms());
-        self.figures.measured(&record);
-        self.daemon().committed(&record, now);
+        debug_assert_eq!(record.estimate.shape, job.shape);
+        self.checks.measured(record, self.world.now_ms());
+        self.figures.measured(record);
+        self.daemon().committed(record, now);
         self.inform_all();
         Ok(())
     }

@@ -6,10 +6,11 @@ use fusion_calibrations::conditions::Power;
 use fusion_calibrations::noise::Noise;
 use fusiond::planner::{Decision, Hold, Job, Known, Load, Lock, Moment, Policy, Reason, Share, Want};
 
-use crate::client::Client;
+use crate::checks::{Checks, LeftWith};
+use crate::client::{CHUNK, Client};
 use crate::daemon::Daemon;
 use crate::disk::Disk;
-use crate::figures::{Checks, Figures};
+use crate::figures::Figures;
 use crate::script::{DAY, Event, HOUR, SECOND, script};
 use crate::world::{CHIPS, World};
 
@@ -165,6 +166,12 @@ impl Simulation {
         self.figures.crashes += 1;
         self.crash_after = None;
         self.daemon = None;
+        for (number, client) in &mut self.clients {
+            client.copy.lose_daemon();
+            let served = client.served(CHUNK);
+            let (regret, _) = client.judge(&self.world, CHUNK, &served);
+            self.checks.left(*number, LeftWith { served, regret, conditions: self.world.conditions() });
+        }
         self.starts_at = self.world.now_ms() + RESTART_MS;
     }
 
@@ -173,8 +180,8 @@ impl Simulation {
             self.checks.violated(lost);
         }
         let mut daemon = Daemon::start(self.policy.clone(), &self.disk, &self.world);
-        for (number, client) in &mut self.clients {
-            daemon.attach(*number, client, &self.world);
+        for (number, client) in &self.clients {
+            daemon.attach(*number, client);
         }
         self.daemon = Some(daemon);
         self.changed = true;
@@ -215,7 +222,7 @@ impl Simulation {
     /// Asks the planner.
     pub fn ask(&mut self) -> Option<Job> {
         let daemon = self.daemon.as_mut()?;
-        let decision = daemon.decide(&self.world);
+        let decision = daemon.decide(&self.world, &mut self.disk);
         match decision {
             Decision::Run(job) => {
                 self.ask_at = None;
