@@ -20,11 +20,11 @@ use crate::lines::Lines;
 use crate::sample::{FinishTimes, Unit};
 
 /// Standard deviation of the logarithm of a unit's time per row between sessions of one machine: cells that FusionML recorded twice
-/// differ by up to 1.5 times in the slow session of an M3 Pro, and by about 15 % in the middle.
+/// differ by up to 1.5 times in the slow session of an M3 Pro, which is two of these, and by about 15 % in the middle.
 pub const UNIT_SESSION_DEVIATION: f64 = 0.2;
-/// Standard deviation of the logarithm of one call's unit time: calls of one session differ by about 1.5 %, single units by twice that.
+/// Standard deviation of the logarithm of one unit's time in a call, without what slows the call as a whole: calls of one session differ by about 1.5 %, single units by more.
 pub const CALL_DEVIATION: f64 = 0.02;
-/// Drift of the logarithm from call to call, as standard deviation. M2's split slowed by 14 % over 130 calls; ten times faster than that is followed without lag.
+/// Drift of the logarithm from call to call, as standard deviation. M2's split slowed by 14 % over 130 calls; several times faster than that is followed without lag.
 pub const DRIFT_DEVIATION: f64 = 0.007;
 /// Standard deviations at which an observation is cut off.
 pub const BOUND: f64 = 3.0;

@@ -9,7 +9,7 @@
 use super::{BOUND, CALL_DEVIATION, DRIFT_DEVIATION, LIMIT, UNIT_SESSION_DEVIATION};
 use crate::sample::Unit;
 
-/// Standard deviation of the logarithm of what slows a call as a whole: the calls of one session differ by about 1.5 %, hot and cool moments included, twice that.
+/// Standard deviation of the logarithm of what slows a call as a whole: the calls of one session differ by about 1.5 %, and as much again for hot and cool moments.
 const COMMON_DEVIATION: f64 = 0.022;
 /// How the difference (secondary less primary) and the mean of the units are made of them.
 const DIFFERENCE: [f64; 2] = [-1.0, 1.0];
@@ -52,9 +52,9 @@ impl Belief {
         self.drift();
         let seen = [primary, secondary];
         let noise = CALL_DEVIATION.powi(2);
-        for unit in 0..2 {
+        for (unit, offset) in seen.into_iter().enumerate() {
             let expected = (self.variances[unit] + noise + COMMON_DEVIATION.powi(2)).sqrt();
-            if seen[unit] - self.offsets[unit] < -BOUND * expected {
+            if offset - self.offsets[unit] < -BOUND * expected {
                 self.widen(unit);
             }
         }
@@ -118,9 +118,9 @@ impl Belief {
         let variance = project(weights, shared) + noise;
         let most = BOUND * variance.sqrt();
         let gains = shared.map(|shared| shared / variance);
-        for unit in 0..2 {
-            self.offsets[unit] += gains[unit] * surprise.clamp(-most, most);
-            self.variances[unit] -= gains[unit] * shared[unit];
+        for (unit, gain) in gains.into_iter().enumerate() {
+            self.offsets[unit] += gain * surprise.clamp(-most, most);
+            self.variances[unit] -= gain * shared[unit];
         }
         self.covariance -= gains[0] * shared[1];
         surprise.abs() > most
