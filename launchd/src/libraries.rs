@@ -29,9 +29,10 @@ pub(crate) fn of(worker: &Path) -> Result<Vec<Library>, ServiceError> {
     if !cfg!(target_os = "linux") {
         return Ok(Vec::new());
     }
-    let listed = Command::new(worker).env(LIST_VARIABLE, "1").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let listed = listed
-        .map_err(|source| ServiceError::CannotRun { command: worker.display().to_string(), source })?;
+    let listed =
+        Command::new(worker).env(LIST_VARIABLE, "1").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let listed =
+        listed.map_err(|source| ServiceError::CannotRun { command: worker.display().to_string(), source })?;
     let missing = |name| ServiceError::NoLibrary { name, worker: worker.to_owned() };
     let loaded = loaded(&String::from_utf8_lossy(&listed.stdout)).map_err(missing)?;
     Ok(below_mlx(&loaded.iter().map(|path| plain(path)).collect::<Vec<_>>()))
@@ -64,7 +65,9 @@ fn plain(path: &Path) -> PathBuf {
 fn below_mlx(files: &[PathBuf]) -> Vec<Library> {
     let entry = files.iter().find(|file| file.file_name().is_some_and(|name| name == ENTRY));
     let Some(folder) = entry.and_then(|entry| entry.parent()?.parent()) else { return Vec::new() };
-    let below = |file: &PathBuf| Some(Library { file: file.clone(), name: file.strip_prefix(folder).ok()?.to_owned() });
+    let below = |file: &PathBuf| {
+        Some(Library { file: file.clone(), name: file.strip_prefix(folder).ok()?.to_owned() })
+    };
     files.iter().filter_map(below).collect()
 }
 

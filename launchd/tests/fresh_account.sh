@@ -140,6 +140,16 @@ rm "$HOME/.local/state/fusion"
 mv "$place/aside" "$HOME/.local/state/fusion"
 fusionctl start
 
+say "a daemon that panics leaves its last words, and the doctor names them"
+fusionctl stop
+systemctl --user set-environment FUSION_TEST_PANIC=1
+if fusionctl start >"$place/said" 2>&1; then fail "it doesn't panic"; fi
+systemctl --user unset-environment FUSION_TEST_PANIC
+fusionctl logs --crashes | grep -q "FUSION_TEST_PANIC is set" || fail "the panic isn't in the logs"
+fusionctl doctor --no-self-test >"$place/said" 2>&1 || true
+grep -q "fusiond panicked at .*FUSION_TEST_PANIC is set" "$place/said" || fail "the doctor says: $(cat "$place/said")"
+fusionctl start
+
 say "uninstall"
 last=$(pid_of_daemon)
 fusionctl uninstall --purge --yes

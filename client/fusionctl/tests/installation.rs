@@ -398,7 +398,8 @@ fn manual_and_completions_go_where_they_are_looked_for() {
     let place = Place::new();
     let before = place.everything();
     let build = place.directory.path().join("build");
-    let documents = ["man/fusionctl.1", "completions/fusionctl", "completions/_fusionctl", "completions/fusionctl.fish"];
+    let documents =
+        ["man/fusionctl.1", "completions/fusionctl", "completions/_fusionctl", "completions/fusionctl.fish"];
     for name in documents {
         fs::create_dir_all(build.join(name).parent().unwrap()).unwrap();
         fs::write(build.join(name), name).unwrap();

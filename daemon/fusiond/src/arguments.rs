@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use fusion_proto::endpoint::SOCKET_VARIABLE;
 use fusion_proto::state::{CONFIGURATION_VARIABLE, STATE_VARIABLE};
 use fusiond::activation::Supervisor;
@@ -127,6 +128,18 @@ pub(crate) enum Command {
     /// Look after the store while no daemon runs
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Write the manual into a directory, which is made if it isn't there
+    #[command(hide = true)]
+    Man {
+        /// The directory
+        directory: PathBuf,
+    },
+    /// Print what a shell needs to complete this program's arguments
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
 }
 
 /// How the result is printed.
@@ -166,9 +179,15 @@ mod tests {
     fn of_an_unreadable_line_manager_and_socket_are_read() {
         let socket = Some(PathBuf::from("/run/s"));
         for words in [&["--launchd", "--gone", "--socket", "/run/s"][..], &["--socket=/run/s", "--launchd"]] {
-            assert_eq!(unread(words), Unread { supervisor: Some(Supervisor::Launchd), socket: socket.clone() });
+            assert_eq!(
+                unread(words),
+                Unread { supervisor: Some(Supervisor::Launchd), socket: socket.clone() }
+            );
         }
-        assert_eq!(unread(&["--systemd", "--socket"]), Unread { supervisor: Some(Supervisor::Systemd), socket: None });
+        assert_eq!(
+            unread(&["--systemd", "--socket"]),
+            Unread { supervisor: Some(Supervisor::Systemd), socket: None }
+        );
         assert_eq!(unread(&["--gone"]), Unread::default());
     }
 
@@ -176,7 +195,10 @@ mod tests {
     fn what_is_wrong_with_it_is_one_line() {
         let error = Arguments::try_parse_from(["fusiond", "--launchd", "--gone"]).unwrap_err();
         let line = in_a_line(&error);
-        assert!(line.contains("unexpected argument '--gone' found") && line.contains("fusionctl install"), "{line}");
+        assert!(
+            line.contains("unexpected argument '--gone' found") && line.contains("fusionctl install"),
+            "{line}"
+        );
         assert!(!line.contains('\n') && !line.contains("Usage"), "{line}");
     }
 }

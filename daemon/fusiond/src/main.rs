@@ -1,6 +1,7 @@
 //! `fusiond`: the daemon, and the care for its store while it isn't running.
 
 mod arguments;
+mod documents;
 mod offline;
 mod supervised;
 
@@ -39,7 +40,9 @@ const PANIC_VARIABLE: &str = "FUSION_TEST_PANIC";
 fn main() -> ExitCode {
     let result = match Arguments::try_parse() {
         Ok(arguments) => match arguments.command {
-            Some(Command::Store(store)) => offline::run(store, arguments.state_dir).map(|()| ExitCode::SUCCESS),
+            Some(Command::Store(store)) => {
+                offline::run(store, arguments.state_dir).map(|()| ExitCode::SUCCESS)
+            }
             None => daemon(arguments),
         },
         Err(error) => unreadable(&error),

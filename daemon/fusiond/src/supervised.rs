@@ -31,9 +31,8 @@ pub(crate) fn run(
         // Where nothing can be counted nothing may be tried again.
         Err((_, reason)) => return Ok(given_up(spare, &reason)),
     };
-    let started = inherited.and_then(|inherited| {
-        start(Own { inherited, program, attempt: Some(Arc::clone(&attempt)) }, named)
-    });
+    let started = inherited
+        .and_then(|inherited| start(Own { inherited, program, attempt: Some(Arc::clone(&attempt)) }, named));
     match started {
         Err((code, message)) => {
             let (told, last) = attempt.failed(&message);

@@ -66,15 +66,13 @@ fn records(
 ) -> (Record, Record) {
     let places = &wanted.places;
     let before = observed.record.as_ref();
-    let own = own(wanted, before);
     let mut during = Record::new(kind, wanted.start, places);
     during.registered = before.and_then(|before| before.registered.clone());
     during.made = made(wanted, before);
-    during.placed.clone_from(&own);
+    during.placed = own(wanted, before);
     during.replaced = replaced::files(wanted, kind, observed);
     during.left = replaced::states(places, before);
-    let after =
-        Record { registered: Some(registered.to_owned()), replaced: Vec::new(), placed: own, ..during.clone() };
+    let after = Record { registered: Some(registered.to_owned()), replaced: Vec::new(), ..during.clone() };
     (during, after)
 }
 
@@ -100,7 +98,9 @@ fn own(wanted: &Installation, before: Option<&Record>) -> Vec<String> {
         ours.extend(earlier);
     }
     let programs = &wanted.places.programs;
-    ours.iter().map(|file| file.strip_prefix(programs).unwrap_or(file).to_string_lossy().into_owned()).collect()
+    ours.iter()
+        .map(|file| file.strip_prefix(programs).unwrap_or(file).to_string_lossy().into_owned())
+        .collect()
 }
 
 /// The directories that aren't there on the way to `directory`, itself included, the outermost first.

@@ -11,9 +11,11 @@ use crate::places::{Places, definition_names, socket_files};
 /// The files that earlier installations needed, and `wanted` doesn't.
 pub(super) fn files(wanted: &Installation, kind: ManagerKind, observed: &Observed) -> Vec<PathBuf> {
     let Some(before) = &observed.record else { return Vec::new() };
+    let needed = needed(wanted, kind);
     let mut files = before.replaced.clone();
     if !wanted.is_installed(before) {
-        files.extend(before.placed_files().flat_map(|file| [unfinished(&file), file]));
+        let stale = before.placed_files().filter(|file| !needed.contains(file));
+        files.extend(stale.flat_map(|file| [unfinished(&file), file]));
     }
     if let Some(definitions) = &before.definitions {
         files.extend(definition_names(kind).iter().map(|name| definitions.join(name)));
@@ -22,7 +24,6 @@ pub(super) fn files(wanted: &Installation, kind: ManagerKind, observed: &Observe
     if !observed.earlier_daemon_of_a_terminal() {
         files.extend(before.other_socket(&wanted.places).iter().flat_map(socket_files));
     }
-    let needed = needed(wanted, kind);
     files.retain(|file| !needed.contains(file));
     files.sort();
     files.dedup();

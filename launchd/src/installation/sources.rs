@@ -90,7 +90,8 @@ fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ServiceError> {
     if !directory.is_dir() {
         return Ok(Vec::new());
     }
-    let entries = fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, ServiceError>>()?;
+    let entries =
+        fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, ServiceError>>()?;
     let mut files: Vec<_> = entries.into_iter().filter(|path| path.is_file()).collect();
     files.sort();
     Ok(files)

@@ -68,7 +68,10 @@ mod tests {
             "[target.x86_64-unknown-linux-gnu.mlx]\nrustc-link-search = [\"native=/home/me/my code/"
         ));
         assert!(text.contains("[target.aarch64-apple-darwin.mlx]\nrustc-link-search = []"));
-        assert!(text.contains("[env]\n") && text.contains("FUSION_MLX_LIBRARIES = \"/home/me/my code/.mlx-linux/lib\""));
+        assert!(
+            text.contains("[env]\n")
+                && text.contains("FUSION_MLX_LIBRARIES = \"/home/me/my code/.mlx-linux/lib\"")
+        );
         assert_eq!(text.matches("OUT_DIR = \"/home/me/my code/.mlx-linux/out\"").count(), 2);
     }
 

@@ -119,7 +119,10 @@ mod tests {
         assert_eq!((panic.version.as_str(), panic.at.as_str()), ("1.0.0", "2026-08-22T12:00:00Z"));
         assert_eq!(panic.words, "b.rs:3:4: no luck");
         assert_eq!(last_panic("fusiond: no disk\n"), None);
-        assert_eq!(last_panic("fusiond 1.0.0 (process 42) at 2026-08-22T12:00:00Z, a panic:").unwrap().words, "");
+        assert_eq!(
+            last_panic("fusiond 1.0.0 (process 42) at 2026-08-22T12:00:00Z, a panic:").unwrap().words,
+            ""
+        );
     }
 
     #[test]

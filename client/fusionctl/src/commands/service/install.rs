@@ -101,13 +101,12 @@ fn done(wanted: &Installation, steps: &[Step], daemon: Option<&Started>) -> Vec<
     let programs = wanted.places.programs.display();
     let already = if steps.is_empty() { " already" } else { "" };
     let start = wanted.start;
-    let mut lines =
-        vec![format!("fusiond {VERSION} is installed{already}: it starts {start} and is run from {programs}")];
+    let mut lines = vec![format!(
+        "fusiond {VERSION} is installed{already}: it starts {start} and is run from {programs}"
+    )];
     lines.extend(daemon.map(|daemon| format!("fusiond {} (process {}) runs", daemon.version, daemon.pid)));
     if !in_path(&wanted.places.programs) {
-        lines.push(format!(
-            "to have fusionctl everywhere, add it to PATH: export PATH=\"{programs}:$PATH\""
-        ));
+        lines.push(format!("to have fusionctl everywhere, add it to PATH: export PATH=\"{programs}:$PATH\""));
     }
     lines
 }
