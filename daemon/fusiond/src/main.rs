@@ -43,6 +43,8 @@ fn main() -> ExitCode {
             Some(Command::Store(store)) => {
                 offline::run(store, arguments.state_dir).map(|()| ExitCode::SUCCESS)
             }
+            Some(Command::Man { directory }) => documents::man(&directory),
+            Some(Command::Completions { shell }) => documents::completions(shell),
             None => daemon(arguments),
         },
         Err(error) => unreadable(&error),
@@ -63,13 +65,13 @@ fn misconfigured(error: &SettingsError) -> Failure {
     (CONFIGURATION, error.to_string())
 }
 
-fn daemon(arguments: Arguments) -> Result<ExitCode, Failure> {
+fn daemon(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     logs::log_panics();
     match arguments.supervisor() {
         None => run(settings(arguments)?, Own { inherited: None, program: None, attempt: None }),
         Some(supervisor) => supervised::run(supervisor, arguments.socket.clone(), |own, socket| {
-            let settings = settings(Arguments { socket, ..arguments })?;
-            run(Settings { supervised: true, ..settings }, own)
+            arguments.socket = socket;
+            run(Settings { supervised: true, ..settings(arguments)? }, own)
         }),
     }
 }
