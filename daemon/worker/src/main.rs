@@ -17,6 +17,7 @@
 
 mod args;
 mod conversation;
+mod documents;
 mod memory;
 mod platform;
 mod probe;
@@ -33,7 +34,8 @@ use conversation::Conversation;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    match run(&args) {
+    let done = documents::write(&args).unwrap_or_else(|| run(&args));
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("fusion-worker: {error:#}");
