@@ -17,7 +17,7 @@ use crate::figure::{Figure, Limit};
 /// Lengths of the prompts. The last token of each is no part of its chunk.
 const PROMPTS: [u32; 2] = [512, 2048];
 /// Inputs and outputs of the layers that the random model's prefill runs (`client/python/tests/random_model.py`).
-const LAYERS: [(u32, u32); 4] = [(1024, 1024), (1024, 256), (1024, 2816), (2816, 1024)];
+const LAYERS: [(u32, u32); 4] = [(1024, 1024), (1024, 256), (1024, 4096), (4096, 1024)];
 /// Rounds of three calls for each length: an accelerated one between two of stock.
 const ROUNDS: &str = "15";
 /// Rounds of a first life in which the daemon knows nothing yet: the gate learns what stock takes, as in any program that ran before.

@@ -133,6 +133,9 @@ class Garbage:
         self.answers.add((answer, rows))
         return answer
 
+    def secondary_rows_through(self, _places: tuple[int, ...], rows: int) -> int:
+        return self.secondary_rows(0, rows)
+
 
 def test_with_another_share_in_every_product(
     told: Told, start_daemon: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch

@@ -237,7 +237,9 @@ def main() -> int:
     parser.add_argument(
         "--prompt-tokens", type=_lengths, default=[512, 2048, 4096], help="lengths, with commas between"
     )
-    parser.add_argument("--rounds", type=int, default=7, help="rounds: an accelerated call between two of stock")
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="rounds: an accelerated call between two of stock"
+    )
     parser.add_argument("--tokens", type=int, default=32, help="tokens generated in each call")
     parser.add_argument("--socket", help="where the daemon listens")
     parser.add_argument("--state-dir", help="where the daemon keeps its state")
