@@ -48,8 +48,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     let kind = args.pair_kind();
     if kind != PairKind::Auto || !fusion_split::has_gpu()? {
-        // Each unit of a development pair is one core.
-        platform::restart_with_one_blas_thread().context("cannot restart with OPENBLAS_NUM_THREADS=1")?;
+        platform::restart_as_a_development_pair().context("cannot restart as a development pair")?;
     }
     if args.self_test {
         println!("{}", self_test::run(&open(kind)?)?);

@@ -52,6 +52,11 @@ class Units:
         return "gpu+cpu" if self.on_gpu else "development"
 
     @property
+    def alike(self) -> bool:
+        """Whether both units are of one kind, so that any work takes a row as long on either."""
+        return not self.on_gpu
+
+    @property
     def description(self) -> str:
         """The units in words."""
         if self.on_gpu:

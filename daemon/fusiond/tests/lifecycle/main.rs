@@ -63,6 +63,8 @@ fn main() {
             an_attached_clients_layers_are_measured_while_it_rests
             the_state_of_the_machine_holds_it_back
             a_person_pauses_it_and_goes_on
+            a_command_is_answered_with_the_decision_that_follows_it
+            what_clients_ran_lately_is_wanted_by_the_next_daemon
             one_daemon_of_a_machine_measures
             a_worker_that_fails_is_left_alone_for_a_while
             the_budget_outlives_the_daemon
