@@ -60,7 +60,7 @@ pub(crate) fn run() -> Result<()> {
     match kernels(env::consts::OS, env::var_os(METAL_PATH))? {
         Some(kernels) => copy(&kernels, &package.join(KERNELS))?,
         None => eprintln!(
-            "no {KERNELS}: MLX has no Metal here, so this package is for this checkout's machine only"
+            "no {KERNELS}: MLX has no Metal here; its libraries stay in this checkout until 'fusionctl install' copies them"
         ),
     }
     println!("{}", package.display());

@@ -27,9 +27,8 @@ pub(crate) fn run(
     let named = named.or_else(|| listener.and_then(path_of));
     let attempt = match place_of_counting(named.as_ref()).map(|socket| Attempt::begin(&socket)) {
         Ok(Verdict::Try(attempt)) => Arc::new(attempt),
-        Ok(Verdict::GaveUp(reason)) => return Ok(given_up(spare, &reason)),
         // Where nothing can be counted nothing may be tried again.
-        Err((_, reason)) => return Ok(given_up(spare, &reason)),
+        Ok(Verdict::GaveUp(reason)) | Err((_, reason)) => return Ok(given_up(spare, &reason)),
     };
     let started = inherited
         .and_then(|inherited| start(Own { inherited, program, attempt: Some(Arc::clone(&attempt)) }, named));

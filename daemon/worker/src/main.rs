@@ -13,7 +13,7 @@
 //! | 101, or a signal | a panic, or an abort in MLX; the reason is on standard error |
 //!
 //! Installed on macOS, it finds MLX's Metal kernels next to itself or where the build put them: see "Where MLX finds its
-//! Metal kernels" in the documentation of `fusion-split`.
+//! Metal kernels" in the documentation of `fusion-split`. On Linux it finds MLX's libraries in `fusion-mlx` next to itself, or where the set-up put them.
 
 mod args;
 mod conversation;

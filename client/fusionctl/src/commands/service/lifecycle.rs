@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fusion_client::failures::FailedStarts;
+use fusion_client::failures::{FailedStarts, MOST_FAILED_STARTS};
 use fusion_client::{Client, ClientError, SocketPath, wait_until_gone};
 use fusion_service::definition::{Definition, definitions};
 use fusion_service::installation::exclusive;
@@ -65,8 +65,13 @@ fn installed(socket: &SocketPath) -> Result<Service, Failure> {
 
 impl Service {
     fn start(&self) -> Result<(), Failure> {
+        let socket = &self.places.socket;
+        if FailedStarts::read(socket).is_some_and(|failed| failed.count >= MOST_FAILED_STARTS) {
+            // The one that gave up may still be telling so on the socket.
+            self.stop()?;
+        }
         // A daemon that gave up tries again.
-        FailedStarts::clear(&self.places.socket)?;
+        FailedStarts::clear(socket)?;
         Ok(self.manager.start(&self.definitions()?, &Checkpoints::default())?)
     }
 
