@@ -110,7 +110,9 @@ class Acceleration:
         if not self.active:
             return
         _uninstall(self._model)
-        for part in (*self._found.linears, *self._found.feed_forwards):
+        for linear in self._found.linears:
+            _uninstall(linear.module)
+        for part in self._found.feed_forwards:
             _uninstall(part.module)
 
     def __repr__(self) -> str:
