@@ -29,6 +29,24 @@ pub struct RowRule {
     pub primary_alignment: u32,
 }
 
+/// A layer of work that goes through several layers before its rows are joined, a feed-forward part say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Passage {
+    /// The layer, with the rows of the work.
+    pub shape: Shape,
+    /// What the layer would be split at by itself.
+    pub secondary_rows: u32,
+    /// The lines that it follows.
+    pub lines: Lines,
+}
+
+impl Passage {
+    /// How much the layer has to say: the ratio at which both units finish `a` and `b` together is the mean of both ratios, weighted so.
+    fn weight(&self) -> f64 {
+        self.lines.primary_ms_per_row + self.lines.secondary_ms_per_row
+    }
+}
+
 impl RowRule {
     /// What is known of every Apple chip measured so far.
     pub fn apple() -> Self {
@@ -62,6 +80,19 @@ impl RowRule {
             rows = rows.saturating_sub(CLIFF_STEP);
         }
         rows
+    }
+
+    /// The secondary unit's rows of work that passes through all of `layers`: what balances their times together, and is no cliff of any. 0 if a
+    /// layer wants none: the whole isn't known to gain.
+    pub fn rows_through(&self, layers: &[Passage]) -> u32 {
+        let weight: f64 = layers.iter().map(Passage::weight).sum();
+        let wanted: f64 = layers.iter().map(|layer| layer.weight() * f64::from(layer.secondary_rows)).sum();
+        if layers.iter().any(|layer| layer.secondary_rows == 0) || !(weight > 0.0 && weight.is_finite()) {
+            return 0;
+        }
+        // A cliff of one layer is one of every layer with as many inputs or more, so that the last step suits all.
+        let wanted = (wanted / weight).round() as u32;
+        layers.iter().fold(wanted, |rows, layer| self.nearest_allowed(layer.shape, rows))
     }
 
     /// The rows with the smallest predicted time of `shape`, by the rule; 0 where no split is predicted to beat stock.
@@ -104,6 +135,37 @@ mod tests {
             let secondary = rule.secondary_rows(shape, Ratio::new(share).unwrap());
             prop_assert!(!rule.is_cliff(secondary, inputs));
             prop_assert!(f64::from(secondary) <= f64::from(rows) * share + 0.5);
+        }
+    }
+
+    fn passage(inputs: u32, secondary_rows: u32, ms_per_row: f64) -> Passage {
+        let layer = Layer::new(inputs, 64, WeightFormat::F16, Layout::default()).unwrap();
+        let lines = Lines {
+            primary_ms_per_row: ms_per_row,
+            secondary_ms_per_row: ms_per_row,
+            overhead_ms: 0.0,
+            stock_ms_per_row: ms_per_row,
+        };
+        Passage { shape: layer.with_rows(8192).unwrap(), secondary_rows, lines }
+    }
+
+    #[test]
+    fn work_through_several_layers_is_balanced_as_a_whole() {
+        let rule = RowRule::apple();
+        assert_eq!(rule.rows_through(&[passage(64, 1000, 1.0), passage(64, 2000, 3.0)]), 1750);
+        assert_eq!(rule.rows_through(&[passage(64, 1000, 1.0), passage(64, 0, 3.0)]), 0);
+        assert_eq!(rule.rows_through(&[passage(64, 1000, f64::NAN)]), 0);
+        assert_eq!(rule.rows_through(&[]), 0);
+    }
+
+    #[test]
+    fn no_layer_on_the_way_meets_its_cliff() {
+        let cliff = |secondary_rows, minimum_inputs| Cliff { secondary_rows, minimum_inputs };
+        let cliffs = vec![cliff(1000, 200), cliff(1000 - CLIFF_STEP, 100)];
+        let rule = RowRule { cliffs, primary_alignment: 0 };
+        let (narrow, wide) = (passage(100, 1000, 1.0), passage(200, 1000, 1.0));
+        for layers in [[narrow, wide], [wide, narrow]] {
+            assert_eq!(rule.rows_through(&layers), 1000 - 2 * CLIFF_STEP);
         }
     }
 

@@ -149,6 +149,14 @@ impl Attachment {
         Ok(living.attachment().secondary_rows(living.layer(place)?, rows))
     }
 
+    /// The same for rows that go through all layers at `places` before they are joined.
+    #[allow(clippy::needless_pass_by_value, reason = "Python's list is copied on the way")]
+    fn secondary_rows_through(&self, places: Vec<usize>, rows: u32) -> PyResult<u32> {
+        let living = self.living();
+        let layers = places.iter().map(|place| living.layer(*place)).collect::<PyResult<Vec<_>>>()?;
+        Ok(living.attachment().secondary_rows_through(&layers, rows))
+    }
+
     /// The lines that the layer at `place` is believed to follow; None if nothing is known.
     fn lines(&self, place: usize) -> PyResult<Option<Lines>> {
         let living = self.living();

@@ -86,7 +86,9 @@ def start_daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     """Starts a daemon; its worker says whatever shares it is told to."""
     started: list[Daemon] = []
 
-    def start(secondary_ns_per_row: int = 10_000, configuration: str = "", library_hash: str = "") -> Daemon:
+    def start(
+        secondary_ns_per_row: int | str = 10_000, configuration: str = "", library_hash: str = ""
+    ) -> Daemon:
         arguments = [str(secondary_ns_per_row), *filter(None, [library_hash])]
         worker = script(tmp_path / "worker", "scripted_worker", *arguments)
         started.append(Daemon(tmp_path, worker, configuration))

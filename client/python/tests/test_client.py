@@ -10,6 +10,7 @@ from pathlib import Path
 
 import fusiond
 import pytest
+import smoke
 from conftest import Daemon, eventually, script
 
 LAYER = fusiond.Layer(896, 4864, "f32")
@@ -65,6 +66,11 @@ def test_without_a_daemon_everything_is_stock(tmp_path: Path) -> None:
     with region.begin(2048) as call:
         assert (call.arm, call.explores) == ("eager", False)
     assert "nothing is known" in (region.explain(2048) or "")
+
+
+def test_what_is_asked_of_a_fresh_wheel_holds_here(capsys: pytest.CaptureFixture[str]) -> None:
+    smoke.main()
+    assert "stock" in capsys.readouterr().out
 
 
 def test_nonsense_is_refused_with_words(tmp_path: Path) -> None:

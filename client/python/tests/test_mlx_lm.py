@@ -18,6 +18,7 @@ from conftest import Daemon
 from fusiond.mlx_lm import Acceleration, UnknownVersionWarning, accelerate, accelerated
 from fusiond.mlx_lm import _acceleration as implementation
 from fusiond.mlx_lm._survey import survey
+from fusiond.units import Units
 from mlx import nn
 from mlx.utils import tree_flatten
 from mlx_lm.models import llama
@@ -29,13 +30,14 @@ ROWS = 96
 
 
 class Shares:
-    """Answers instead of a daemon, so that a test knows what is split: half of the rows, in every call."""
+    """Answers instead of a daemon, so that a test knows what is split: half of the rows, in every call; feed-forward parts as a whole if they shall be."""
 
     basis = "attached"
 
     def __init__(self, arm: str = "split") -> None:
-        self.arm = arm
+        self.arm, self.whole = arm, False
         self.asked: list[tuple[int, int]] = []
+        self.asked_whole: list[tuple[tuple[int, ...], int]] = []
         self.observed: list[tuple[Any, ...]] = []
         self.begun: list[int] = []
         self.ended: list[str] = []
@@ -43,6 +45,10 @@ class Shares:
     def secondary_rows(self, place: int, rows: int) -> int:
         self.asked.append((place, rows))
         return rows // 2
+
+    def secondary_rows_through(self, places: tuple[int, ...], rows: int) -> int:
+        self.asked_whole.append((places, rows))
+        return rows // 2 if self.whole else 0
 
     def observe(self, *observation: Any) -> bool:
         self.observed.append(observation)
@@ -173,6 +179,58 @@ def test_layers_that_read_the_same_input_materialise_it_once(
     assert len(distinct) >= 2 * 4 + 1
 
 
+@pytest.mark.parametrize("bits", [None, 4])
+def test_a_feed_forward_part_is_split_as_a_whole(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch, bits: int | None
+) -> None:
+    model, shares.whole = small(), True
+    if bits is not None:
+        nn.quantize(model, group_size=64, bits=bits)
+    stock = prefill(model)
+    accelerate(model)
+    evaluated = watch_eval(monkeypatch)
+    assert same(prefill(model), stock)
+    # Of two whole blocks attention's four layers, of the last one what its cache is made from; gate, up and down are asked for at once.
+    assert len(shares.asked) == 2 * 4 + 2
+    assert [(len(places), rows) for places, rows in shares.asked_whole] == [(3, ROWS)] * 2
+    # Of each block the input of q, k and v, that of o, and one of the feed-forward part.
+    inputs = [array for array in evaluated if isinstance(array, mx.array) and array.ndim == 3]
+    assert len({id(array) for array in inputs}) == 2 * 3 + 1
+    assert len(inputs) == 2 * 5 + 2
+
+
+def test_units_of_two_kinds_share_layer_by_layer(shares: Shares, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Units, "alike", False)
+    model, shares.whole = small(), True
+    accelerate(model)
+    prefill(model)
+    assert (len(shares.asked), shares.asked_whole) == (2 * 7 + 2, [])
+
+
+def test_a_fused_feed_forward_part_is_one_too(shares: Shares) -> None:
+    from mlx_lm.models import phi3
+
+    about = {**config(hidden=256, blocks=2), "model_type": "phi3", "rope_theta": 10000.0}
+    model, shares.whole = phi3.Model(phi3.ModelArgs.from_dict(about)), True
+    mx.eval(model.parameters())
+    stock = prefill(model)
+    accelerate(model)
+    assert same(prefill(model), stock)
+    assert [len(places) for places, _ in shares.asked_whole] == [2]
+
+
+def test_a_part_is_known_by_what_it_holds_and_whose_it_is() -> None:
+    class MLP(llama.MLP):
+        pass
+
+    model = small()
+    model.layers[1].mlp.extra = nn.RMSNorm(256)
+    assert [part.path for part in survey(model).feed_forwards] == ["layers.0.mlp"]
+    # A class of somebody else's may look at more than one row.
+    object.__setattr__(model.layers[0].mlp, "__class__", MLP)
+    assert survey(model).feed_forwards == []
+
+
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16])
 def test_half_precision_is_split(shares: Shares, dtype: mx.Dtype) -> None:
     model = small(attention_bias=True, mlp_bias=True)
@@ -202,14 +260,15 @@ def test_a_batch_is_as_many_rows(shares: Shares) -> None:
     assert shares.begun == [120]
 
 
-def test_some_products_are_sampled(shares: Shares, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("whole", [False, True])
+def test_some_products_are_sampled(shares: Shares, monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
     monkeypatch.setattr(implementation, "_SAMPLE_EVERY", 5)
-    model = small()
+    model, shares.whole = small(), whole
     stock = prefill(model)
     accelerate(model)
     for _ in range(2):
         assert same(prefill(model), stock)
-    # 32 products, both units waited for first in turn.
+    # 32 products, both units waited for first in turn; a feed-forward part in which one is due goes layer by layer.
     assert [observation[-1] for observation in shares.observed] == [True, False, True, False, True, False]
     for _, rows, secondary_rows, total_ms, finish_ms, _ in shares.observed:
         assert (rows, secondary_rows) == (ROWS, ROWS // 2)

@@ -18,6 +18,8 @@ from fusiond.mlx_lm.transcript import Transcript, first_difference, largest_erro
 from mlx_lm import load
 
 TOKENS = 5
+# Of the random model: q and o; k and v; gate and up; down.
+LAYERS = 4
 PROMPTS = 20
 # What rounding may do to a logarithm of a probability, here; a row in the wrong place changes it by about 1.
 ROUNDING = 2e-3
@@ -85,18 +87,70 @@ def lock_to_split(daemon: Daemon, acceleration: Acceleration) -> None:
     eventually("the lock", lambda: acceleration.arm(34) == "split")
 
 
-@pytest.mark.parametrize("secondary_ns_per_row", [10_000, 1_500], ids=["right", "far-too-much"])
+def shares(told: Told, acceleration: Acceleration) -> list[float]:
+    """What is served for a chunk of each layer."""
+    rows = [acceleration.attachment.secondary_rows(place, told.chunk) for place in range(LAYERS)]
+    return [count / told.chunk for count in rows]
+
+
+@pytest.mark.parametrize(
+    ("secondary_ns_per_row", "least", "most"),
+    [(10_000, 0.4, 0.6), (1_500, 0.8, 1.0), (150_000, 0.0, 0.1), ("garbage", 0.0, 1.0)],
+    ids=["right", "far-too-much", "far-too-little", "garbage"],
+)
 def test_with_the_daemon_and_whatever_share_it_serves(
-    told: Told, start_daemon: Callable[..., Daemon], secondary_ns_per_row: int
+    told: Told,
+    start_daemon: Callable[..., Daemon],
+    secondary_ns_per_row: int | str,
+    least: float,
+    most: float,
 ) -> None:
     daemon = start_daemon(secondary_ns_per_row)
     calibrate(daemon, told.model, told.chunk)
     acceleration = attach(daemon, told)
     lock_to_split(daemon, acceleration)
     try:
+        served = shares(told, acceleration)
+        assert all(least < share < most for share in served), served
         told.compare()
         assert acceleration.chunks["split"] >= PROMPTS
-        assert acceleration.attachment.secondary_rows(0, told.chunk) > 0
+    finally:
+        acceleration.undo()
+
+
+class Garbage:
+    """An attachment whose every answer is another number of rows: none, one, all but one, or any."""
+
+    def __init__(self, attachment: Any) -> None:
+        self._attachment, self._random = attachment, random.Random(11)
+        self.answers: set[tuple[int, int]] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._attachment, name)
+
+    def secondary_rows(self, _place: int, rows: int) -> int:
+        answer = self._random.choice((0, 1, rows - 1, self._random.randrange(rows)))
+        self.answers.add((answer, rows))
+        return answer
+
+    def secondary_rows_through(self, _places: tuple[int, ...], rows: int) -> int:
+        return self.secondary_rows(0, rows)
+
+
+def test_with_another_share_in_every_product(
+    told: Told, start_daemon: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = start_daemon()
+    calibrate(daemon, told.model, told.chunk)
+    acceleration = attach(daemon, told)
+    lock_to_split(daemon, acceleration)
+    garbage = Garbage(acceleration.attachment)
+    monkeypatch.setattr(acceleration, "_attachment", garbage)
+    try:
+        told.compare()
+        assert acceleration.chunks["split"] >= PROMPTS
+        assert {0, 1} < {answer for answer, _ in garbage.answers}
+        assert any(answer == rows - 1 for answer, rows in garbage.answers)
     finally:
         acceleration.undo()
 

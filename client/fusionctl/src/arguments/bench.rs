@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
-/// Rounds at most: a round is two calls of some seconds.
+/// Rounds at most: a round is three calls of some seconds.
 const MOST_ROUNDS: i64 = 1000;
 /// The longest prompt.
 const MOST_TOKENS: i64 = 1 << 20;
@@ -34,7 +34,7 @@ pub(crate) struct Ttft {
     /// Lengths of the prompts
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "512,2048,4096", value_parser = clap::value_parser!(u32).range(2..=MOST_TOKENS))]
     pub(crate) prompt_tokens: Vec<u32>,
-    /// Pairs of one stock and one accelerated call for each length
+    /// Rounds for each length: an accelerated call between two of stock
     #[arg(long, value_name = "N", default_value = "7", value_parser = clap::value_parser!(u32).range(1..=MOST_ROUNDS))]
     pub(crate) rounds: u32,
     /// Tokens that each call generates

@@ -8,7 +8,8 @@ use crate::commands::bench::verdict::{Measured, Range, Verdict};
 use crate::output::Output;
 
 const LEGEND: &str = "first token: median of the rounds, in ms; speed-up: stock's time over the accelerated one of calls made next to each \
-other, with its 95 % interval; decode: accelerated tokens per second over stock's; split: prefill chunks that were split, of all";
+other, with its 95 % interval; decode: accelerated tokens per second over stock's; A/A: the same two of stock beside stock, which a quiet machine shows as 1; split: prefill chunks that were \
+split, of all";
 
 /// One line for each length of prompt.
 pub(crate) fn ttft(measured: &Measured, verdicts: &[Verdict], output: Output) -> String {
@@ -36,6 +37,10 @@ fn stacks() -> Vec<Stack<Verdict>> {
         (
             Column::number("speed-up [95 %]", |verdict| range(verdict.speed_up)),
             Some(Column::number("decode [95 %]", |verdict| range(verdict.decode))),
+        ),
+        (
+            Column::number("A/A", |verdict| range(verdict.self_comparison.speed_up)),
+            Some(Column::number("A/A decode", |verdict| range(verdict.self_comparison.decode))),
         ),
         (
             Column::number("split", |verdict| format!("{} of {}", verdict.split_chunks, verdict.chunks)),

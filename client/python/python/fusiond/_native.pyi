@@ -1,6 +1,6 @@
 """The Rust client of fusiond, as Python holds it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, Literal, final
 
@@ -82,6 +82,9 @@ class Attachment:
 
     def secondary_rows(self, place: int, rows: int) -> int:
         """The secondary unit's rows for ``rows`` rows of the layer at ``place``; 0 is stock. Takes no lock."""
+
+    def secondary_rows_through(self, places: Sequence[int], rows: int) -> int:
+        """The same for rows that go through all layers at ``places`` before they are joined, a feed-forward part say."""
 
     def lines(self, place: int) -> Lines | None:
         """The lines that the layer at ``place`` is believed to follow; None if nothing is known."""

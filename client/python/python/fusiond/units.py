@@ -52,6 +52,11 @@ class Units:
         return "gpu+cpu" if self.on_gpu else "development"
 
     @property
+    def alike(self) -> bool:
+        """Whether both units are of one kind, so that any work takes a row as long on either."""
+        return not self.on_gpu
+
+    @property
     def description(self) -> str:
         """The units in words."""
         if self.on_gpu:
@@ -76,14 +81,28 @@ class Units:
         """Submits ``work`` on the first ``secondary_rows`` of ``rows`` to the secondary unit, on the others to the primary one.
 
         ``rows`` is ``[..., K]``, all but its last dimension are rows, and must be materialised: MLX runs both units at once only on
-        what is there. Each part is submitted by itself, since one submission of both would hide the earlier finish.
+        what is there.
         """
+        parts = self._parts(work, rows, secondary_rows)
+        self._submit(parts)
+        return parts
+
+    def _parts(
+        self, work: Callable[[mx.array], mx.array], rows: mx.array, secondary_rows: int
+    ) -> tuple[mx.array, mx.array]:
+        """The primary and the secondary unit's part, lazily."""
         primary = work(_flat(rows)[secondary_rows:])
-        self._mx.async_eval(primary)
         with self._mx.stream(self.secondary):
-            secondary = work(_flat(rows)[:secondary_rows])
-            self._mx.async_eval(secondary)
-        return primary, secondary
+            return primary, work(_flat(rows)[:secondary_rows])
+
+    def _submit(self, parts: tuple[mx.array, ...]) -> None:
+        """Sets the units to work: each part by itself, since one submission of all would hide the earlier finish.
+
+        Everything was built before. Where the units are all the cores there are, this thread sits on one of them, and whatever it did between
+        the first submission and waiting would keep that unit from starting.
+        """
+        for part in parts:
+            self._mx.async_eval(part)
 
     def join(self, primary: mx.array, secondary: mx.array) -> mx.array:
         """The secondary unit's rows above the primary unit's, lazily.
@@ -105,11 +124,11 @@ class Units:
         secondary_first: bool,
     ) -> tuple[mx.array, FinishTimes]:
         """``split`` and ``join``, waiting for one unit after the other. The time of the one waited for first is exact."""
-        start = time.perf_counter_ns()
-        parts = self.split(work, rows, secondary_rows)
+        parts = self._parts(work, rows, secondary_rows)
         joined = self.join(*parts)
-        # Right behind the parts: nobody has to be woken between the last part and the joining.
-        self._mx.async_eval(joined)
+        start = time.perf_counter_ns()
+        # The joining right behind the parts: nobody has to be woken between the last part and it.
+        self._submit((*parts, joined))
         ends = [0, 0]
         for place in (1, 0) if secondary_first else (0, 1):
             self._mx.eval(parts[place])

@@ -66,8 +66,8 @@ class Operands:
         """The whole product on the primary unit alone."""
         core, delay = need_mlx(), self.units.run_delay_ns()
         with self.units.as_default():
-            start = time.perf_counter_ns()
             whole = self.work(self.rows)
+            start = time.perf_counter_ns()
             core.eval(whole)
             total_ns = time.perf_counter_ns() - start
         return whole, frames.Timed(total_ns, None, self._delay_since(delay))
@@ -87,8 +87,8 @@ class Operands:
     def _secondary_alone(self, delay: int | None) -> tuple[mx.array, frames.Timed]:
         core = need_mlx()
         with core.stream(self.units.secondary):
-            start = time.perf_counter_ns()
             whole = self.work(self.rows)
+            start = time.perf_counter_ns()
             core.eval(whole)
             total_ns = time.perf_counter_ns() - start
         return whole, frames.Timed(total_ns, None, self._delay_since(delay))

@@ -159,6 +159,13 @@ impl Attachment {
         self.copy.secondary_rows(layer, rows)
     }
 
+    /// The same for rows that go through several layers before they are joined, a feed-forward part say: what balances all of them together. 0 where
+    /// one of them isn't known to gain.
+    pub fn secondary_rows_through(&self, layers: &[LayerHandle], rows: u32) -> u32 {
+        let places: Vec<usize> = layers.iter().map(|layer| layer.0).collect();
+        self.shared.table.load().secondary_rows_through(&places, rows)
+    }
+
     /// The lines that a layer is believed to follow.
     pub fn lines(&self, layer: LayerHandle) -> Option<Lines> {
         self.copy.lines(layer)

@@ -6,7 +6,7 @@ use fusion_calibrations::engine::Engine;
 use fusion_calibrations::gate::{Bucket, LayerPart, Prediction};
 use fusion_calibrations::lines::Lines;
 use fusion_calibrations::lookup::{DECODE_ROWS, predicted_rows};
-use fusion_calibrations::rows::RowRule;
+use fusion_calibrations::rows::{Passage, RowRule};
 use fusion_calibrations::shape::Layer;
 use fusion_calibrations::stats::Interval;
 use fusion_proto::v1;
@@ -140,6 +140,17 @@ impl Table {
         if answer < rows { answer } else { 0 }
     }
 
+    /// The same for rows that go through all layers at `places` before they are joined.
+    pub(super) fn secondary_rows_through(&self, places: &[usize], rows: u32) -> u32 {
+        let passage = |place: &usize| {
+            let entry = self.entries.get(*place)?;
+            let secondary_rows = self.secondary_rows(*place, rows);
+            Some(Passage { shape: entry.layer.with_rows(rows).ok()?, secondary_rows, lines: entry.lines? })
+        };
+        let layers: Option<Vec<Passage>> = places.iter().map(passage).collect();
+        layers.map_or(0, |layers| self.rule.rows_through(&layers))
+    }
+
     /// What a region gains by splitting a call of `rows` rows, and whether any of its layers would be split. Nothing, if nothing is known.
     ///
     /// A layer that nothing is known of is left out: it runs as before, and what the others gain stays a gain.
@@ -220,6 +231,17 @@ mod tests {
         assert_eq!([300, 512, 1024].map(|rows| lost.secondary_rows(0, rows)), [0, 0, 256]);
         let delta = v1::Delta { layers: vec![knowledge(0.01, &[])], ..Default::default() };
         assert_eq!(table.with_delta(&delta).secondary_rows(0, 512), 256);
+    }
+
+    #[test]
+    fn rows_through_several_layers_need_all_of_them_known() {
+        let snapshot = v1::Snapshot { layers: vec![knowledge(0.03, &[(512, 100)])], ..Default::default() };
+        let table =
+            Table::stock(&[layer(4864), layer(64)], None, None).with_snapshot(&snapshot, Basis::Attached);
+        assert_eq!(table.secondary_rows_through(&[0, 0], 512), 100);
+        for unknown in [[0, 1], [0, 9]] {
+            assert_eq!(table.secondary_rows_through(&unknown, 512), 0);
+        }
     }
 
     #[test]

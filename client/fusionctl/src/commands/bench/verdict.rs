@@ -26,6 +26,9 @@ pub(crate) struct Length {
 struct Round {
     stock: Sample,
     accelerated: Sample,
+    /// A second call of stock; older packages made none.
+    #[serde(default)]
+    stock_again: Option<Sample>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -67,6 +70,13 @@ impl From<Interval> for Range {
     }
 }
 
+/// Stock compared with itself; nothing, where it was called once a round.
+#[derive(Debug, Serialize)]
+pub(crate) struct SelfComparison {
+    pub(crate) speed_up: Option<Range>,
+    pub(crate) decode: Option<Range>,
+}
+
 /// What one length shows.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
@@ -78,6 +88,8 @@ pub(crate) struct Verdict {
     pub(crate) speed_up: Option<Range>,
     /// Accelerated tokens per second over stock's while decoding.
     pub(crate) decode: Option<Range>,
+    /// The same two of stock beside stock: what the machine's noise makes of a ratio that is 1.
+    pub(crate) self_comparison: SelfComparison,
     pub(crate) split_chunks: u32,
     pub(crate) chunks: u32,
     pub(crate) first_difference: Option<Difference>,
@@ -94,30 +106,43 @@ impl Verdict {
 
 impl From<&Length> for Verdict {
     fn from(length: &Length) -> Self {
-        let times = |of: fn(&Round) -> f64| -> Vec<f64> { length.rounds.iter().map(of).collect() };
-        let median = |times: &[f64]| stats::median_interval(times, CONFIDENCE).map(Range::from);
-        let ratio = |pairs: &[(f64, f64)]| stats::ratio_of_pairs(pairs, CONFIDENCE).map(Range::from);
-        let stock = times(|round| round.stock.first_token_ms);
-        let accelerated = times(|round| round.accelerated.first_token_ms);
-        let pairs: Vec<_> = stock.iter().copied().zip(accelerated.iter().copied()).collect();
-        let speeds = |round: &Round| {
-            Some((round.accelerated.decode_tokens_per_second?, round.stock.decode_tokens_per_second?))
-        };
-        let decode: Vec<_> = length.rounds.iter().filter_map(speeds).collect();
-        let chunks = length.rounds.iter().map(|round| round.accelerated.chunks);
+        let rounds = &length.rounds;
+        let accelerated = || rounds.iter().map(|round| (&round.stock, &round.accelerated));
+        let again = || rounds.iter().filter_map(|round| Some((&round.stock, round.stock_again.as_ref()?)));
+        let chunks = rounds.iter().map(|round| round.accelerated.chunks);
         Self {
             prompt_tokens: length.prompt_tokens,
-            rounds: length.rounds.len(),
-            stock_ms: median(&stock),
-            accelerated_ms: median(&accelerated),
-            speed_up: ratio(&pairs),
-            decode: ratio(&decode),
+            rounds: rounds.len(),
+            stock_ms: median_ms(rounds.iter().map(|round| &round.stock)),
+            accelerated_ms: median_ms(rounds.iter().map(|round| &round.accelerated)),
+            speed_up: speed_up(accelerated()),
+            decode: decode(accelerated()),
+            self_comparison: SelfComparison { speed_up: speed_up(again()), decode: decode(again()) },
             split_chunks: chunks.clone().map(|chunks| chunks.split).sum(),
             chunks: chunks.map(|chunks| chunks.split + chunks.eager).sum(),
             first_difference: length.first_difference.clone(),
             largest_error: length.largest_error,
         }
     }
+}
+
+fn median_ms<'a>(samples: impl Iterator<Item = &'a Sample>) -> Option<Range> {
+    let times: Vec<f64> = samples.map(|sample| sample.first_token_ms).collect();
+    stats::median_interval(&times, CONFIDENCE).map(Range::from)
+}
+
+/// The time to the first token of the former over that of the latter.
+fn speed_up<'a>(pairs: impl Iterator<Item = (&'a Sample, &'a Sample)>) -> Option<Range> {
+    let times: Vec<_> = pairs.map(|(stock, other)| (stock.first_token_ms, other.first_token_ms)).collect();
+    stats::ratio_of_pairs(&times, CONFIDENCE).map(Range::from)
+}
+
+/// Tokens per second of the latter over those of the former.
+fn decode<'a>(pairs: impl Iterator<Item = (&'a Sample, &'a Sample)>) -> Option<Range> {
+    let speeds = |(stock, other): (&Sample, &Sample)| {
+        other.decode_tokens_per_second.zip(stock.decode_tokens_per_second)
+    };
+    stats::ratio_of_pairs(&pairs.filter_map(speeds).collect::<Vec<_>>(), CONFIDENCE).map(Range::from)
 }
 
 #[cfg(test)]
@@ -128,8 +153,12 @@ mod tests {
         let sample =
             |first_token_ms, chunks| Sample { first_token_ms, decode_tokens_per_second: Some(50.0), chunks };
         let split = Chunks { split: 2, eager: 0 };
-        let round =
-            |ms: f64| Round { stock: sample(ms * 1.5, Chunks::default()), accelerated: sample(ms, split) };
+        let stock = |ms: f64| sample(ms * 1.5, Chunks::default());
+        let round = |ms: f64| Round {
+            stock: stock(ms),
+            accelerated: sample(ms, split),
+            stock_again: Some(stock(ms * 1.01)),
+        };
         Length {
             prompt_tokens: 2048,
             rounds: [100.0, 101.0, 99.0, 140.0, 100.0].map(round).into(),
@@ -145,8 +174,18 @@ mod tests {
         assert!((speed_up.value - 1.5).abs() < 1e-9 && speed_up.low > 1.4 && speed_up.high < 1.6);
         assert!((verdict.accelerated_ms.unwrap().value - 100.0).abs() < 1e-9);
         assert!((verdict.decode.unwrap().value - 1.0).abs() < 1e-9);
+        let own = &verdict.self_comparison;
+        assert!((own.speed_up.unwrap().value - 1.0 / 1.01).abs() < 1e-9 && own.decode.is_some());
         assert_eq!((verdict.split_chunks, verdict.chunks, verdict.rounds), (10, 10, 5));
         assert!(verdict.is_faithful());
+    }
+
+    #[test]
+    fn without_a_second_call_of_stock_nothing_is_said_of_the_noise() {
+        let mut length = length(None);
+        length.rounds.iter_mut().for_each(|round| round.stock_again = None);
+        let own = Verdict::from(&length).self_comparison;
+        assert!(own.speed_up.is_none() && own.decode.is_none());
     }
 
     #[test]

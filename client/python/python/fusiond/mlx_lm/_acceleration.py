@@ -99,8 +99,11 @@ class Acceleration:
 
     def _install(self) -> None:
         for linear in self._found.linears:
-            _install(linear.module, _Asks(self, self._places[linear.layer]), _linear_class)
-        _install(self._model, _Asks(self, 0), _model_class)
+            _install(linear.module, _Asks(self, (self._places[linear.layer],)), _linear_class)
+        for part in self._found.feed_forwards:
+            places = tuple(self._places[layer] for layer in part.layers)
+            _install(part.module, _Asks(self, places), _feed_forward_class)
+        _install(self._model, _Asks(self, ()), _model_class)
 
     def undo(self) -> None:
         """Gives the model back as it was. Twice is fine."""
@@ -109,6 +112,8 @@ class Acceleration:
         _uninstall(self._model)
         for linear in self._found.linears:
             _uninstall(linear.module)
+        for part in self._found.feed_forwards:
+            _uninstall(part.module)
 
     def __repr__(self) -> str:
         state = self._attachment.basis if self.active else "undone"
@@ -153,11 +158,7 @@ class Acceleration:
         secondary_rows = self._attachment.secondary_rows(place, rows)
         if secondary_rows == 0:
             return call(module, x)
-        try:
-            # Layers that read the same input pay for this once.
-            need_mlx().eval(x)
-        except (ValueError, RuntimeError):
-            # Inside a function that MLX traces nothing can be materialised.
+        if not _materialised(x):
             return call(module, x)
         work = functools.partial(call, module)
         self._products += 1
@@ -167,6 +168,25 @@ class Acceleration:
         else:
             joined = units.join(*units.split(work, x, secondary_rows))
         return joined.reshape(*x.shape[:-1], -1)
+
+    def call_feed_forward(self, call: Any, module: Any, places: tuple[int, ...], x: Any) -> Any:
+        """A call of a feed-forward part: its rows are split once and joined once, or else its layers ask each for itself."""
+        units = self._running.units
+        due = self._products % _SAMPLE_EVERY + len(places) >= _SAMPLE_EVERY
+        # What the activation takes was never measured: only units of one kind are known to take the same time for it.
+        if units is None or not units.alike or due:
+            return call(module, x)
+        secondary_rows = self._attachment.secondary_rows_through(places, x.size // x.shape[-1])
+        if secondary_rows == 0 or not _materialised(x):
+            return call(module, x)
+        self._products += len(places)
+        # Inside, each layer is stock on the stream in scope.
+        self._running.units = None
+        try:
+            parts = units.split(functools.partial(call, module), x, secondary_rows)
+        finally:
+            self._running.units = units
+        return units.join(*parts).reshape(*x.shape[:-1], -1)
 
     def _sampled(
         self,
@@ -189,6 +209,15 @@ class Acceleration:
         return joined
 
 
+def _materialised(x: Any) -> bool:
+    """Computes ``x``; layers that read the same one pay for this once. Not inside a function that MLX traces: nothing can be materialised there."""
+    try:
+        need_mlx().eval(x)
+    except (ValueError, RuntimeError):
+        return False
+    return True
+
+
 class _Running(threading.local):
     """The units of the split chunk that this thread runs."""
 
@@ -196,12 +225,12 @@ class _Running(threading.local):
 
 
 class _Asks:
-    """What the class of an instance asks. A copy of the model asks the same."""
+    """What the class of an instance asks, and for which layers, by their places. A copy of the model asks the same."""
 
-    __slots__ = ("acceleration", "place")
+    __slots__ = ("acceleration", "places")
 
-    def __init__(self, acceleration: Acceleration, place: int) -> None:
-        self.acceleration, self.place = acceleration, place
+    def __init__(self, acceleration: Acceleration, places: tuple[int, ...]) -> None:
+        self.acceleration, self.places = acceleration, places
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> _Asks:
         return self
@@ -276,7 +305,18 @@ def _linear_class(kind: type) -> type:
 
     def call(self: Any, x: Any) -> Any:
         asks: _Asks = self._fusiond
-        return asks.acceleration.call_linear(original, self, asks.place, x)
+        return asks.acceleration.call_linear(original, self, asks.places[0], x)
+
+    return type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
+
+
+@functools.cache
+def _feed_forward_class(kind: type) -> type:
+    original: Any = kind.__call__
+
+    def call(self: Any, x: Any) -> Any:
+        asks: _Asks = self._fusiond
+        return asks.acceleration.call_feed_forward(original, self, asks.places, x)
 
     return type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
 

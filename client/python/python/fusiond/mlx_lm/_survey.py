@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fusiond import Layer
 from fusiond._missing import need
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 # Layers whose result ends in a cache. Of the last block only these are evaluated in a prefill chunk: queries, output and feed-forward part of that block
 # are needed for logits alone. A name that isn't here is left lazy there: one layer less is split, and nothing is computed in vain.
@@ -17,6 +20,9 @@ _FEEDS_CACHE = frozenset(
         *("in_proj", "in_proj_qkvz", "in_proj_ba", "in_proj_qkv", "x_proj", "dt_proj"),
     }
 )
+# The layers of which mlx-lm's feed-forward parts consist: down(activation(gate(x)) * up(x)), for each row.
+_FEED_FORWARD = (frozenset({"gate_proj", "up_proj", "down_proj"}), frozenset({"gate_up_proj", "down_proj"}))
+_MODELS_PACKAGE = "mlx_lm.models."
 _EXPERTS = frozenset({"SwitchLinear", "QuantizedSwitchLinear"})
 _FORMATS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
@@ -30,11 +36,21 @@ class Linear:
     layer: Layer
 
 
+@dataclass(frozen=True)
+class FeedForward:
+    """A feed-forward part, which does each row for itself: its rows can be split once for all of its layers."""
+
+    path: str
+    module: Any
+    layers: tuple[Layer, ...]
+
+
 @dataclass
 class Survey:
     """What was found in a model."""
 
     linears: list[Linear] = field(default_factory=list)
+    feed_forwards: list[FeedForward] = field(default_factory=list)
     # Why a layer is left as it is, by its path.
     left_alone: dict[str, str] = field(default_factory=dict)
 
@@ -69,7 +85,23 @@ def survey(model: Any) -> Survey:
                 found.left_alone[where] = "a prefill chunk never evaluates it: it is behind the last cache"
             else:
                 found.linears.append(Linear(where, module, layer))
+    found.feed_forwards = list(_feed_forwards(blocks, found.linears))
     return found
+
+
+def _feed_forwards(blocks: Iterable[Any], linears: Iterable[Linear]) -> Iterator[FeedForward]:
+    """Those of mlx-lm's own models all of whose layers can be split, and which hold nothing else."""
+    layers = {id(linear.module): linear.layer for linear in linears}
+    for number, block in enumerate(blocks):
+        for path, module in _named_modules(block):
+            if (
+                not type(module).__module__.startswith(_MODELS_PACKAGE)
+                or frozenset(module) not in _FEED_FORWARD
+            ):
+                continue
+            known = [layers.get(id(child)) for child in module.values()]
+            if None not in known:
+                yield FeedForward(f"layers.{number}.{path}", module, tuple(filter(None, known)))
 
 
 def _cached_blocks(model: Any, blocks: int) -> int:

@@ -1,4 +1,4 @@
-"""``python -m fusiond.mlx_lm.ttft``: time to first token, stock and accelerated, interleaved in one run.
+"""``python -m fusiond.mlx_lm.ttft``: time to first token, stock, accelerated and stock again, interleaved in one run.
 
 What ``fusionctl bench ttft`` runs. Prints one JSON document with every sample; medians, intervals and verdicts are fusionctl's, so that there is one arithmetic.
 """
@@ -43,7 +43,7 @@ class Bench:
         self._acceleration, self._tokens = acceleration, tokens
 
     def length(self, prompt_tokens: int, rounds: int) -> dict[str, Any]:
-        """Rounds of one stock and one accelerated call, the first of which alternates; a round before them only warms up."""
+        """Rounds of an accelerated call between two of stock, whose places alternate; a round before them only warms up."""
         random.seed(_SEED + prompt_tokens)
         prompt = [
             random.randrange(min(_LARGEST_TOKEN, len(self._tokenizer.vocab))) for _ in range(prompt_tokens)
@@ -80,16 +80,16 @@ class Bench:
         return {"tokens": transcript.tokens, "text": self._tokenizer.decode(transcript.tokens)}
 
     def _round(self, prompt: list[int], *, stock_first: bool) -> dict[str, Any]:
-        if stock_first:
-            stock = self._stock(prompt)
-            accelerated, chunks = self._accelerated(prompt)
-        else:
-            accelerated, chunks = self._accelerated(prompt)
-            stock = self._stock(prompt)
+        first = self._stock(prompt)
+        accelerated, chunks = self._accelerated(prompt)
+        last = self._stock(prompt)
+        stock, again = (first, last) if stock_first else (last, first)
         return {
             "stock_first": stock_first,
             "stock": _sample(stock),
             "accelerated": {**_sample(accelerated), "chunks": chunks},
+            # Stock beside stock: how far two calls of the same thing are apart, here and now.
+            "stock_again": _sample(again),
             "transcripts": (stock, accelerated),
         }
 
@@ -237,7 +237,9 @@ def main() -> int:
     parser.add_argument(
         "--prompt-tokens", type=_lengths, default=[512, 2048, 4096], help="lengths, with commas between"
     )
-    parser.add_argument("--rounds", type=int, default=7, help="pairs of one stock and one accelerated call")
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="rounds: an accelerated call between two of stock"
+    )
     parser.add_argument("--tokens", type=int, default=32, help="tokens generated in each call")
     parser.add_argument("--socket", help="where the daemon listens")
     parser.add_argument("--state-dir", help="where the daemon keeps its state")
