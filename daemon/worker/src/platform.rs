@@ -91,7 +91,8 @@ mod linux {
         use super::*;
 
         fn missing_of(environment: &[(&str, &str)]) -> Vec<(&'static str, String)> {
-            let look_up = |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
+            let look_up =
+                |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
             missing(look_up).into_iter().map(|(name, value)| (name, value.into_string().unwrap())).collect()
         }
 

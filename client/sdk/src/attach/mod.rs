@@ -163,7 +163,7 @@ impl Attachment {
     /// one of them isn't known to gain.
     pub fn secondary_rows_through(&self, layers: &[LayerHandle], rows: u32) -> u32 {
         let places: Vec<usize> = layers.iter().map(|layer| layer.0).collect();
-        self.shared.table.load().secondary_rows_through(&places, rows)
+        self.copy.shared.table.load().secondary_rows_through(&places, rows)
     }
 
     /// The lines that a layer is believed to follow.

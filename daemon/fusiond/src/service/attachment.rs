@@ -329,7 +329,13 @@ impl Parts {
         let News { gates, locks, resets } = self.gates.whole("");
         let snapshot = self.snapshot(Some(&identity), &everything, revision);
         let exploration_available_ms = Some(self.gates.exploration_available_ms());
-        Some(v1::Snapshot { gates, gate_locks: locks, gate_resets: resets, exploration_available_ms, ..snapshot })
+        Some(v1::Snapshot {
+            gates,
+            gate_locks: locks,
+            gate_resets: resets,
+            exploration_available_ms,
+            ..snapshot
+        })
     }
 
     fn take_report(&self, member: &Membership, report: &v1::GateReport) -> Result<(), Status> {
