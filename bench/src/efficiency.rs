@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fusion_calibrations::sample::Unit;
+use fusion_calibrations::live::Observation;
+use fusion_calibrations::sample::{FinishTimes, Unit};
 use fusion_calibrations::shape::Shape;
 use fusion_calibrations::stats::{CONFIDENCE, median, ratio_of_pairs};
-use fusion_frames::Request;
+use fusion_client::attach::{Attachment, BusyGuard, LayerHandle, Options};
+use fusion_frames::{Request, Timed};
 
 use crate::block::shapes_of;
 use crate::daemon::{Daemon, runtime};
@@ -18,10 +20,14 @@ const MODEL: &str = "llama-3.2-1b";
 const ROWS: u32 = 512;
 /// Pairs of split calls that count, at most.
 const PAIRS: usize = 24;
+/// Rounds before those that count: the daemon follows what it is told.
+const FOLLOWED: usize = 6;
+/// Attempts to calibrate a layer: other programs may disturb all calls of one.
+const ATTEMPTS: usize = 2;
 /// Time for a layer: on a machine that others use, most rounds are disturbed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Every layer of the model, split as the daemon says.
+/// Every layer of the model, split as the daemon says to a client that is attached and reports its calls.
 ///
 /// *Efficiency* is the ideal time over the measured one. The measured time runs until the joined result is there. The ideal is the time of both units balanced,
 /// with nothing lost: `M g c / (g + c)`, g and c the units' times a row *while both work*, from two neighbouring calls that wait for the one and for the other unit first. So it counts what
@@ -29,32 +35,62 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// alone; a second figure, without a limit, does: there each unit's time a row is of calls in which it worked alone.
 pub(crate) fn measure() -> Result<Vec<Figure>> {
     let runtime = runtime()?;
-    let shapes = shapes_of(MODEL, ROWS)?;
-    let known = runtime.block_on(async {
-        let daemon = Daemon::start(&["--pair", "development"]).await?;
-        Ok::<_, anyhow::Error>(daemon.calibrate_patiently(&shapes, 2).await?.0)
-    })?;
+    let daemon = runtime.block_on(Daemon::start(&["--pair", "development"]))?;
     let mut figures = Vec::new();
-    for shape in shapes {
-        let rows = known.iter().find(|finished| {
-            finished.estimate.as_ref().and_then(|estimate| Shape::try_from(estimate.shape.as_ref()?).ok())
-                == Some(shape)
-        });
-        let rows = rows.and_then(|finished| Some(finished.estimate.as_ref()?.secondary_rows));
-        let chosen = rows.filter(|rows| *rows > 0);
-        let note = match (rows, chosen) {
-            (_, Some(rows)) => format!("{rows} rows, as calibrated"),
-            (Some(_), None) => "half the rows: calibrated, and found not worth splitting".to_owned(),
-            (None, None) => "half the rows: calibrating failed".to_owned(),
-        };
-        let of_shape = one(shape, chosen.unwrap_or(ROWS / 2))?;
-        figures.extend(of_shape.into_iter().map(|figure| figure.note(&note)));
+    for shape in shapes_of(MODEL, ROWS)? {
+        // Right before it is used, as machines that others use change within a minute.
+        runtime.block_on(daemon.calibrate_patiently(&[shape], ATTEMPTS))?;
+        figures.extend(one(&Served::attach(&daemon, shape)?)?);
     }
     Ok(figures)
 }
 
+/// A layer of an attached client.
+struct Served {
+    attachment: Attachment,
+    layer: LayerHandle,
+    shape: Shape,
+    /// While it lives, the daemon measures nothing.
+    _busy: BusyGuard,
+}
+
+impl Served {
+    fn attach(daemon: &Daemon, shape: Shape) -> Result<Self> {
+        let mut options = Options::new(daemon.socket().clone(), "benchmark", vec![shape.layer()]);
+        options.limit = Duration::from_secs(10);
+        options.state_directory = Some(daemon.state());
+        let attachment = Attachment::attach(options);
+        let layer = attachment.layer(shape.layer()).context("the attachment has no such layer")?;
+        let busy = attachment.busy();
+        Ok(Self { attachment, layer, shape, _busy: busy })
+    }
+
+    /// The secondary unit's rows as they are served now, and whether that is a split at all: if not, half of them.
+    fn rows(&self) -> (u32, bool) {
+        match self.attachment.secondary_rows(self.layer, self.shape.rows()) {
+            0 => (self.shape.rows() / 2, false),
+            rows => (rows, true),
+        }
+    }
+
+    /// Reports a split.
+    fn observe(&self, secondary_rows: u32, timed: &Timed, first_waited: Unit) -> Result<()> {
+        let finish_times = FinishTimes {
+            primary_ms: finish_ms(timed, Unit::Primary)?,
+            secondary_ms: finish_ms(timed, Unit::Secondary)?,
+            first_waited,
+        };
+        let total_ms = timed.total_ns as f64 / 1e6;
+        let rows = self.shape.rows();
+        self.attachment.observe(self.layer, Observation { rows, secondary_rows, total_ms, finish_times });
+        Ok(())
+    }
+}
+
 /// Two neighbouring splits, and each unit alone. Times in ms.
 struct Round {
+    secondary_rows: u32,
+    served: bool,
     /// Of the rows of each unit, while both work.
     primary: f64,
     secondary: f64,
@@ -64,49 +100,79 @@ struct Round {
     secondary_alone: f64,
 }
 
-fn one(shape: Shape, secondary_rows: u32) -> Result<Vec<Figure>> {
+impl Round {
+    fn primary_a_row(&self, shape: Shape) -> f64 {
+        self.primary / f64::from(shape.rows() - self.secondary_rows)
+    }
+
+    fn secondary_a_row(&self) -> f64 {
+        self.secondary / f64::from(self.secondary_rows)
+    }
+}
+
+fn one(served: &Served) -> Result<Vec<Figure>> {
+    let shape = served.shape;
     let mut worker = Worker::start(&["--pair", "development"], shape)?;
-    let (mut rounds, mut disturbed) = (Vec::new(), 0);
+    let (mut rounds, mut made) = (Vec::new(), 0);
     let start = Instant::now();
     while rounds.len() < PAIRS && start.elapsed() < PATIENCE {
-        match round(&mut worker, shape, secondary_rows, (rounds.len() + disturbed) % 2 == 1)? {
-            Some(round) => rounds.push(round),
-            None => disturbed += 1,
+        let round = round(&mut worker, served, made % 2 == 1)?;
+        made += 1;
+        if made > FOLLOWED {
+            rounds.extend(round);
         }
     }
     let own = worker.compare_with_itself()?;
     let all = f64::from(shape.rows());
-    let balanced = |primary_a_row: f64, secondary_a_row: f64| {
-        all * primary_a_row * secondary_a_row / (primary_a_row + secondary_a_row)
-    };
-    let (second, first) = (f64::from(secondary_rows), all - f64::from(secondary_rows));
-    let together = |round: &Round| (balanced(round.primary / first, round.secondary / second), round.total);
-    let apart =
-        |round: &Round| (balanced(round.primary_alone / all, round.secondary_alone / all), round.total);
     let figure = |what: &str, pairs: Vec<(f64, f64)>, limit| {
         let name = format!("split of {shape}: ideal {what} / measured");
-        match ratio_of_pairs(&pairs, CONFIDENCE) {
+        let figure = match ratio_of_pairs(&pairs, CONFIDENCE) {
             Some(ratio) => Figure::new(name, ratio, "", limit, pairs.len(), own)
                 .raw(pairs.iter().map(|(ideal, total)| ideal / total).collect()),
             None => Figure::unknown(name, "", limit),
-        }
-        .note(format!("{disturbed} rounds disturbed and dropped"))
+        };
+        figure.note(format!("{} rounds disturbed and dropped", made.saturating_sub(FOLLOWED + rounds.len())))
     };
-    let middle =
-        |of: fn(&Round) -> f64| median(&rounds.iter().map(of).collect::<Vec<_>>()).unwrap_or(f64::NAN);
-    let lost = middle(|round| round.total - round.primary.max(round.secondary));
+    let pairs =
+        |ideal: &dyn Fn(&Round) -> f64| rounds.iter().map(|round| (ideal(round), round.total)).collect();
+    let together = |round: &Round| balanced(all, round.primary_a_row(shape), round.secondary_a_row());
+    let apart = |round: &Round| balanced(all, round.primary_alone / all, round.secondary_alone / all);
     Ok(vec![
-        figure("of both at work", rounds.iter().map(together).collect(), Limit::AtLeast(0.95)).note(format!(
-            "{:.2} ms in all, {lost:.2} of them after the later part",
-            middle(|round| round.total)
-        )),
-        figure("of each alone", rounds.iter().map(apart).collect(), Limit::None),
+        figure("of both at work", pairs(&together), Limit::AtLeast(0.95)).note(describe(&rounds, shape)),
+        figure("of each alone", pairs(&apart), Limit::None),
     ])
 }
 
+/// The time of `all` rows of two units that take so long for a row, balanced.
+fn balanced(all: f64, primary_a_row: f64, secondary_a_row: f64) -> f64 {
+    all * primary_a_row * secondary_a_row / (primary_a_row + secondary_a_row)
+}
+
+/// Where the time went, in the middle.
+fn describe(rounds: &[Round], shape: Shape) -> String {
+    let middle =
+        |of: &dyn Fn(&Round) -> f64| median(&rounds.iter().map(of).collect::<Vec<_>>()).unwrap_or(f64::NAN);
+    let best_rows = |round: &Round| {
+        let (primary, secondary) = (round.primary_a_row(shape), round.secondary_a_row());
+        f64::from(shape.rows()) * primary / (primary + secondary)
+    };
+    let unserved = rounds.iter().filter(|round| !round.served).count();
+    let served =
+        if unserved == 0 { String::new() } else { format!(" ({unserved} rounds at half: not split)") };
+    format!(
+        "{:.2} ms in all, {:.2} of them after the later part; {:.0} rows served{served}, {:.0} would have balanced both",
+        middle(&|round| round.total),
+        middle(&|round| round.total - round.primary.max(round.secondary)),
+        middle(&|round| f64::from(round.secondary_rows)),
+        middle(&best_rows),
+    )
+}
+
 /// `None` if another program disturbed it. Every change of what is run is followed by a call that is thrown away.
-fn round(worker: &mut Worker, shape: Shape, secondary_rows: u32, alone_first: bool) -> Result<Option<Round>> {
+fn round(worker: &mut Worker, served: &Served, alone_first: bool) -> Result<Option<Round>> {
+    let shape = served.shape;
     let before = if alone_first { Some(alone(worker, shape)?) } else { None };
+    let (secondary_rows, is_served) = served.rows();
     let split = |secondary_first| Request::Split { secondary_rows, secondary_first };
     worker.time(&split(false))?;
     // In balanced order.
@@ -116,26 +182,34 @@ fn round(worker: &mut Worker, shape: Shape, secondary_rows: u32, alone_first: bo
         Some(before) => before,
         None => alone(worker, shape)?,
     };
+    // The unit that is waited for first is exact.
+    let (primary_first, secondary_first) = if alone_first { (&other, &one) } else { (&one, &other) };
+    if one_quiet && other_quiet {
+        served.observe(secondary_rows, primary_first, Unit::Primary)?;
+        served.observe(secondary_rows, secondary_first, Unit::Secondary)?;
+    }
     let Some((primary_alone, secondary_alone)) = alone.filter(|_| one_quiet && other_quiet) else {
         return Ok(None);
     };
-    // The unit that is waited for first is exact.
-    let (primary_first, secondary_first) = if alone_first { (other, one) } else { (one, other) };
-    let finish = |timed: &fusion_frames::Timed, unit| {
-        let finish = timed.finish.context("a split has no finish times")?;
-        let ns = match unit {
-            Unit::Primary => finish.primary,
-            Unit::Secondary => finish.secondary,
-        };
-        Ok::<_, anyhow::Error>(ns as f64 / 1e6)
-    };
     Ok(Some(Round {
-        primary: finish(&primary_first, Unit::Primary)?,
-        secondary: finish(&secondary_first, Unit::Secondary)?,
+        secondary_rows,
+        served: is_served,
+        primary: finish_ms(primary_first, Unit::Primary)?,
+        secondary: finish_ms(secondary_first, Unit::Secondary)?,
         total: (one.total_ns as f64).midpoint(other.total_ns as f64) / 1e6,
         primary_alone,
         secondary_alone,
     }))
+}
+
+/// When a unit had finished its rows.
+fn finish_ms(timed: &Timed, unit: Unit) -> Result<f64> {
+    let finish = timed.finish.context("a split has no finish times")?;
+    let ns = match unit {
+        Unit::Primary => finish.primary,
+        Unit::Secondary => finish.secondary,
+    };
+    Ok(ns as f64 / 1e6)
 }
 
 /// All rows on the one unit, then on the other, in ms.

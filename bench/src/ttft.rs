@@ -12,6 +12,7 @@ use fusion_calibrations::stats::Interval;
 use serde::Deserialize;
 
 use crate::daemon::{Daemon, program, runtime};
+use crate::example::DEVELOPMENT_PAIR;
 use crate::figure::{Figure, Limit};
 
 /// Lengths of the prompts. The last token of each is no part of its chunk.
@@ -110,7 +111,7 @@ fn set_up(root: &Path, command: &mut Command) -> Result<()> {
     if blas.is_file() {
         command.env("LD_PRELOAD", blas.canonicalize()?);
     }
-    command.env("OPENBLAS_NUM_THREADS", "1").stdin(Stdio::null());
+    command.envs(DEVELOPMENT_PAIR).stdin(Stdio::null());
     Ok(())
 }
 

@@ -17,7 +17,11 @@ class Fusiond < Formula
     end
     # MLX looks for its Metal kernels beside the program that loads it.
     bin.install Dir["**/mlx.metallib"].first
-    generate_completions_from_executable(bin/"fusionctl", "completions")
+    system bin/"fusionctl", "man", buildpath/"man"
+    system bin/"fusiond", "man", buildpath/"man"
+    system bin/"fusion-worker", "--man", buildpath/"man"
+    man1.install Dir[buildpath/"man/*.1"]
+    %w[fusionctl fusiond].each { |program| generate_completions_from_executable(bin/program, "completions") }
   end
 
   # `fusionctl install --bin-dir #{HOMEBREW_PREFIX}/bin` registers the same programs with their socket instead, which a service block can't declare:

@@ -61,6 +61,16 @@ pub enum ServiceError {
         /// Where it was looked for.
         directory: PathBuf,
     },
+    /// The worker would not start.
+    #[error(
+        "'{worker}' doesn't find its library '{name}': 'make setup' in its checkout puts MLX back, then build it again"
+    )]
+    NoLibrary {
+        /// What the loader looks for.
+        name: String,
+        /// The worker.
+        worker: PathBuf,
+    },
     /// A path that the manager's files can't hold.
     #[error("'{0}' has a character that the manager's files can't hold: choose another path")]
     UnusablePath(PathBuf),

@@ -15,6 +15,7 @@
 //! | [`definition`] | what the manager is told: the agent's property list, the units |
 //! | [`manager`] | launchd and systemd, through `launchctl` and `systemctl` |
 //! | [`installation`] | the plans and how they are carried out |
+//! | [`libraries`] | MLX's libraries, where they aren't part of the worker |
 //! | [`running`] | the daemon that runs, as its lock tells |
 //!
 //! `homebrew/` holds the formula, whose `service` block stands for the property list where Homebrew installs.
@@ -22,6 +23,7 @@
 pub mod definition;
 pub mod error;
 pub mod installation;
+pub mod libraries;
 pub mod manager;
 pub mod places;
 pub mod running;

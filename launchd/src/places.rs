@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use fusion_proto::endpoint::SocketPath;
 
 use crate::LABEL;
+use crate::files::unfinished;
 use crate::manager::ManagerKind;
 
 /// The programs, in the order in which they are put in place: the daemon comes last, since a running one looks at its own file only, and starts again once
 /// that was replaced.
-pub const PROGRAMS: [&str; 3] = ["fusion-worker", "fusionctl", DAEMON];
+pub const PROGRAMS: [&str; 3] = [WORKER, "fusionctl", DAEMON];
+/// The worker's program.
+pub(crate) const WORKER: &str = "fusion-worker";
 /// The daemon's program.
 pub const DAEMON: &str = "fusiond";
 /// MLX's Metal kernels, which MLX looks for beside the program that loads it. Not everywhere: Linux has none.
@@ -38,6 +41,11 @@ impl Places {
         self.own.join("installation.json")
     }
 
+    /// Manual and completions, laid out as below `/usr/share`: `man` finds them for whoever has `~/.fusion/bin` in PATH.
+    pub fn shared(&self) -> PathBuf {
+        self.own.join("share")
+    }
+
     /// The daemon's program.
     pub fn daemon(&self) -> PathBuf {
         self.programs.join(DAEMON)
@@ -53,7 +61,7 @@ impl Places {
         self.socket.as_path().parent().unwrap_or(Path::new("/"))
     }
 
-    /// Every directory that must be there before the daemon starts.
+    /// Every directory that must be there before the daemon starts, whatever is installed.
     pub(crate) fn directories(&self) -> [PathBuf; 5] {
         let socket_directory = self.socket_directory().to_owned();
         [self.own.clone(), self.programs.clone(), self.definitions.clone(), socket_directory, self.logs()]
@@ -66,6 +74,12 @@ pub fn definitions_directory(kind: ManagerKind, home: &Path, configuration_home:
         ManagerKind::Launchd => home.join("Library/LaunchAgents"),
         ManagerKind::Systemd => configuration_home.join("systemd/user"),
     }
+}
+
+/// What a daemon leaves where it is asked: the socket, the lock, and how often it failed to start.
+pub(crate) fn socket_files(socket: &SocketPath) -> [PathBuf; 4] {
+    let failures = socket.failures_file();
+    [socket.as_path().to_owned(), socket.lock_file(), unfinished(&failures), failures]
 }
 
 /// The names of the definitions that `kind` is given.

@@ -4,12 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
+use fusion_proto::endpoint::SocketPath;
 use serde::{Deserialize, Serialize};
 
 use crate::Start;
 use crate::checkpoint::Checkpoints;
 use crate::files;
 use crate::manager::ManagerKind;
+use crate::places::Places;
 
 /// The layout of [`Record`].
 const VERSION: u32 = 1;
@@ -52,7 +54,7 @@ pub struct Record {
     pub start: Start,
     /// Where the programs are run from.
     pub programs: PathBuf,
-    /// Those that were put there by us.
+    /// Those that were put there by us, and what belongs to them: relative to `programs`, if it lies below.
     pub placed: Vec<String>,
     /// The daemon's socket.
     pub socket: PathBuf,
@@ -60,6 +62,15 @@ pub struct Record {
     pub state: PathBuf,
     /// The user's configuration.
     pub configuration: PathBuf,
+    /// Where the definitions lie; absent in records of earlier versions.
+    #[serde(default)]
+    pub definitions: Option<PathBuf>,
+    /// Files of earlier installations that nobody needs any more, and that are about to be removed.
+    #[serde(default)]
+    pub replaced: Vec<PathBuf>,
+    /// State directories of earlier installations, with what was measured: only a person's word removes them.
+    #[serde(default)]
+    pub left: Vec<PathBuf>,
     /// Directories that weren't there before, each after the one that holds it.
     pub made: Vec<PathBuf>,
     /// What the manager was last given: when to start, and the definitions one after the other. launchd goes by a copy of
@@ -68,7 +79,7 @@ pub struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(manager: ManagerKind, start: Start, places: &crate::places::Places) -> Self {
+    pub(crate) fn new(manager: ManagerKind, start: Start, places: &Places) -> Self {
         Self {
             version: VERSION,
             manager,
@@ -78,9 +89,22 @@ impl Record {
             socket: places.socket.as_path().to_owned(),
             state: places.state.clone(),
             configuration: places.configuration.clone(),
+            definitions: Some(places.definitions.clone()),
+            replaced: Vec::new(),
+            left: Vec::new(),
             made: Vec::new(),
             registered: None,
         }
+    }
+
+    /// The files that were put in place by us.
+    pub(crate) fn placed_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.placed.iter().map(|name| self.programs.join(name))
+    }
+
+    /// The socket, if it isn't that of `places`.
+    pub(crate) fn other_socket(&self, places: &Places) -> Option<SocketPath> {
+        SocketPath::new(&self.socket).ok().filter(|socket| *socket != places.socket)
     }
 
     /// What the file says; `None` if there is none.

@@ -5,6 +5,7 @@ set -eu
 
 programs=$1
 place=$2
+checkout=$(cd "$(dirname "$0")/../.." && pwd)
 export HOME="$place/home" XDG_RUNTIME_DIR="$place/run"
 unset XDG_CONFIG_HOME XDG_STATE_HOME DBUS_SESSION_BUS_ADDRESS FUSION_SOCKET FUSION_STATE_DIR FUSION_CONFIG_DIR 2>/dev/null || true
 # Only systemd's own units and the user's: what else is installed here is no part of this.
@@ -33,6 +34,14 @@ pid_of_daemon() { fusionctl status --json | sed -n 's/^ *"pid": \([0-9]*\),$/\1/
 is_another_than() { now=$(pid_of_daemon) && [ -n "$now" ] && [ "$now" != "$1" ]; }
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
+# Where the loader finds the worker's library of MLX.
+mlx_of() { LD_TRACE_LOADED_OBJECTS=1 "$1" | sed -n 's/.*libmlxc\.so => \(.*\)\/lib\/libmlxc\.so (0x.*/\1/p'; }
+# As if the checkout was moved away, with what it was built into and with the MLX that was prepared for it.
+built_in=$(dirname "$(dirname "$programs")")
+prepared=$(mlx_of "$programs/fusion-worker")
+hide() { for folder in "$prepared" "$built_in" "$checkout"; do mount -t tmpfs tmpfs "$folder"; done; }
+show() { for folder in "$checkout" "$built_in" "$prepared"; do umount "$folder"; done; }
+
 boot() {
     rm -rf "$XDG_RUNTIME_DIR"
     mkdir -m 700 "$XDG_RUNTIME_DIR"
@@ -56,8 +65,16 @@ say "install"
 "$programs/fusionctl" install --at-login
 export PATH="$HOME/.fusion/bin:$PATH"
 [ "$(command -v fusionctl)" = "$HOME/.fusion/bin/fusionctl" ] || fail "fusionctl isn't in its place"
-eventually fusionctl status
+# Its first answer was waited for.
+fusionctl status >"$place/said"
 fusionctl install | grep -q 'installed already' || fail "a second install did something"
+
+say "the checkout is gone: what is installed needs nothing of it"
+[ -n "$prepared" ] || fail "the loader doesn't tell where $programs/fusion-worker finds MLX"
+hide
+[ ! -e "$programs" ] || fail "the programs that were built are still in reach"
+[ "$(mlx_of "$HOME/.fusion/bin/fusion-worker")" = "$HOME/.fusion/bin/fusion-mlx" ] || fail "the installed worker finds MLX elsewhere"
+fusion-worker --self-test >"$place/said" 2>&1 || fail "the installed worker says: $(cat "$place/said")"
 
 say "calibrate"
 # Where others work, too, every call may be disturbed: then it is measured again.
@@ -96,6 +113,7 @@ grep -q 64x64x64 "$place/said" || fail "the first use says: $(cat "$place/said")
 fusionctl status | grep -q "systemd, on demand" || fail "status doesn't tell how it starts"
 
 say "upgrade"
+show
 mkdir "$place/next"
 for program in fusiond fusion-worker fusionctl; do
     cp "$programs/$program" "$place/next"
@@ -122,6 +140,16 @@ rm "$HOME/.local/state/fusion"
 mv "$place/aside" "$HOME/.local/state/fusion"
 fusionctl start
 
+say "a daemon that panics leaves its last words, and the doctor names them"
+fusionctl stop
+systemctl --user set-environment FUSION_TEST_PANIC=1
+if fusionctl start >"$place/said" 2>&1; then fail "it doesn't panic"; fi
+systemctl --user unset-environment FUSION_TEST_PANIC
+fusionctl logs --crashes | grep -q "FUSION_TEST_PANIC is set" || fail "the panic isn't in the logs"
+fusionctl doctor --no-self-test >"$place/said" 2>&1 || true
+grep -q "fusiond panicked at .*FUSION_TEST_PANIC is set" "$place/said" || fail "the doctor says: $(cat "$place/said")"
+fusionctl start
+
 say "uninstall"
 last=$(pid_of_daemon)
 fusionctl uninstall --purge --yes
@@ -132,14 +160,20 @@ systemctl --user list-unit-files 'fusiond*' --no-legend | grep -q fusiond && fai
 say "the home is as it was"
 
 say "install and uninstall are killed at every step, and mended by the same command"
+# With a worker that brings no libraries: they are files like the others, and 60 MB each time.
+small="$place/small"
+mkdir "$small"
+ln -s "$programs/fusiond" "$programs/fusionctl" "$small"
+printf '#!/bin/sh\nexit 1\n' >"$small/fusion-worker"
+chmod 755 "$small/fusion-worker"
 step=0
 killed=2
 while [ $killed -gt 0 ]; do
     killed=0
     for start in --at-login --on-demand; do
-        FUSION_CRASH_AT_STEP=$step "$programs/fusionctl" install $start --quiet >"$place/said" 2>&1 || killed=$((killed + 1))
-        "$programs/fusionctl" install $start --quiet >"$place/said" 2>&1 || fail "install after a kill at step $step: $(cat "$place/said")"
-        "$HOME/.fusion/bin/fusionctl" install | grep -q 'installed already' || fail "install after a kill at step $step isn't whole"
+        FUSION_CRASH_AT_STEP=$step "$programs/fusionctl" install $start --from "$small" --no-wait --quiet >"$place/said" 2>&1 || killed=$((killed + 1))
+        "$programs/fusionctl" install $start --from "$small" --no-wait --quiet >"$place/said" 2>&1 || fail "install after a kill at step $step: $(cat "$place/said")"
+        "$HOME/.fusion/bin/fusionctl" install --no-wait | grep -q 'installed already' || fail "install after a kill at step $step isn't whole"
     done
     eventually "$HOME/.fusion/bin/fusionctl" ratios list
     FUSION_CRASH_AT_STEP=$step "$programs/fusionctl" uninstall --purge --yes --quiet >"$place/said" 2>&1 || killed=$((killed + 1))

@@ -46,7 +46,7 @@ enum Chore {
     PythonTest,
     /// Type-check and lint the macOS code, also from Linux (nothing is linked or run)
     DarwinCheck,
-    /// Write fusionctl's manual and completions into target/dist-assets
+    /// Write the programs' manual and completions into target/dist-assets
     DistAssets,
     /// Build a release's programs and gather them with manual and completions in target/package
     Package,

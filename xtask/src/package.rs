@@ -2,7 +2,7 @@
 //! `fusionctl install` can be run from it.
 //!
 //! ```text
-//! target/dist-assets/man, completions     made by fusionctl from its one definition
+//! target/dist-assets/man, completions     made by each program from its one definition
 //! target/package/fusiond fusion-worker fusionctl man completions mlx.metallib
 //! ```
 
@@ -23,8 +23,23 @@ const TARGET: &str = "CARGO_DIST_TARGET";
 /// Read by mlx-sys's build script on macOS: where it puts MLX's kernels.
 const METAL_PATH: &str = "MLX_RS_METAL_PATH";
 const KERNELS: &str = "mlx.metallib";
-/// Shells, and the names under which they look for completions.
-const SHELLS: [(&str, &str); 3] = [("bash", "fusionctl"), ("zsh", "_fusionctl"), ("fish", "fusionctl.fish")];
+/// How each program is asked for its manual and its completions.
+const DOCUMENTS: [Documents; PROGRAMS.len()] =
+    [Documents::BY_VERBS, Documents::BY_OPTIONS, Documents::BY_VERBS];
+/// Shells, and what is around the program's name in that of the file that they look for.
+const SHELLS: [(&str, &str, &str); 3] = [("bash", "", ""), ("zsh", "_", ""), ("fish", "", ".fish")];
+
+/// How a program is asked for its manual, which it writes into a directory, and for its completions, which it prints for a shell.
+struct Documents {
+    man: &'static str,
+    completions: &'static str,
+}
+
+impl Documents {
+    const BY_VERBS: Self = Self { man: "man", completions: "completions" };
+    /// A program without verbs.
+    const BY_OPTIONS: Self = Self { man: "--man", completions: "--completions" };
+}
 
 /// Builds the programs in release and gathers them with manual and completions.
 ///
@@ -38,14 +53,14 @@ pub(crate) fn run() -> Result<()> {
     for program in PROGRAMS {
         copy(&built.join(program), &package.join(program))?;
     }
-    let assets = assets(&root, &built.join("fusionctl"))?;
+    let assets = assets(&root, &built)?;
     for folder in ["man", "completions"] {
         copy_folder(&assets.join(folder), &package.join(folder))?;
     }
     match kernels(env::consts::OS, env::var_os(METAL_PATH))? {
         Some(kernels) => copy(&kernels, &package.join(KERNELS))?,
         None => eprintln!(
-            "no {KERNELS}: MLX has no Metal here, so this package is for this checkout's machine only"
+            "no {KERNELS}: MLX has no Metal here; its libraries stay in this checkout until 'fusionctl install' copies them"
         ),
     }
     println!("{}", package.display());
@@ -59,9 +74,10 @@ pub(crate) fn run() -> Result<()> {
 pub(crate) fn assets_only() -> Result<()> {
     let root = workspace::root()?;
     let mut cargo = Command::new(workspace::cargo());
-    cargo.current_dir(&root).args(["build", "--locked", "--package", "fusionctl"]);
-    process::show(&mut cargo, "building fusionctl")?;
-    println!("{}", assets(&root, &root.join("target/debug/fusionctl"))?.display());
+    cargo.current_dir(&root).args(["build", "--locked"]);
+    cargo.args(PROGRAMS.iter().flat_map(|program| ["--package", program]));
+    process::show(&mut cargo, "building")?;
+    println!("{}", assets(&root, &root.join("target/debug"))?.display());
     Ok(())
 }
 
@@ -81,18 +97,21 @@ fn build(root: &Path, target: Option<&OsStr>) -> Result<PathBuf> {
     Ok(folder.join("release"))
 }
 
-/// Has fusionctl write its manual and completions; where they lie.
-fn assets(root: &Path, fusionctl: &Path) -> Result<PathBuf> {
+/// Has the programs in `built` write their manual and completions; where these lie.
+fn assets(root: &Path, built: &Path) -> Result<PathBuf> {
     let assets = root.join("target/dist-assets");
     empty(&assets)?;
-    process::capture(Command::new(fusionctl).arg("man").arg(assets.join("man")), "writing the manual")?;
-    let completions = assets.join("completions");
+    let (man, completions) = (assets.join("man"), assets.join("completions"));
     fs::create_dir(&completions).with_context(|| format!("cannot create {}", completions.display()))?;
-    for (shell, name) in SHELLS {
-        let script =
-            process::capture(Command::new(fusionctl).args(["completions", shell]), "writing completions")?;
-        let path = completions.join(name);
-        fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
+    for (name, documents) in PROGRAMS.iter().zip(DOCUMENTS) {
+        let program = || Command::new(built.join(name));
+        process::capture(program().arg(documents.man).arg(&man), "writing the manual")?;
+        for (shell, before, after) in SHELLS {
+            let script =
+                process::capture(program().args([documents.completions, shell]), "writing completions")?;
+            let path = completions.join(format!("{before}{name}{after}"));
+            fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
+        }
     }
     Ok(assets)
 }

@@ -177,6 +177,8 @@ Examples:
   fusionctl install --on-demand --dry-run
 
 Again after an upgrade: what changed is put in place, and a running daemon goes on as the new one. What was cut short is mended by the same command.
+Again with another socket, state or program directory: what the earlier one needed is removed, what it measured stays.
+With --at-login it waits up to 20 s for the daemon's first answer, and exits with 69 if none comes: the installation stands all the same.
 Without a terminal, --at-login or --on-demand must be given the first time.")]
     Install(Install),
     /// Take the daemon from this machine; what was measured stays unless --purge is given

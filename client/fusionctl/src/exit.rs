@@ -90,6 +90,7 @@ impl From<&ServiceError> for Exit {
             | ServiceError::Failed { .. }
             | ServiceError::NotInstalled(_)
             | ServiceError::NoProgram { .. }
+            | ServiceError::NoLibrary { .. }
             | ServiceError::UnusablePath(_)
             | ServiceError::Record(_) => Self::Config,
         }

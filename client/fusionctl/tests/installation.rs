@@ -5,6 +5,8 @@
 #[path = "../../../launchd/tests/support/mod.rs"]
 mod launchd;
 mod runner;
+#[path = "../../sdk/tests/support/mod.rs"]
+mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,6 +19,7 @@ use std::process::Command;
 use launchd::FakeLaunchd;
 use runner::Run;
 use serde_json::{Value, json};
+use support::{Fake, Script};
 use tempfile::TempDir;
 
 /// A home, programs to install, and a launchd.
@@ -63,8 +66,15 @@ impl Place {
         }
     }
 
+    /// "~/" at the beginning of an argument is the home.
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = runner::command(Path::new(""), arguments);
+        let home = |argument: &&str| match argument.strip_prefix("~/") {
+            Some(name) => self.path(name).display().to_string(),
+            None => (*argument).to_owned(),
+        };
+        let arguments: Vec<String> = arguments.iter().map(home).collect();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut command = runner::command(Path::new(""), &arguments);
         command.env("HOME", self.home()).env("PATH", std::env::var_os("PATH").unwrap());
         command.env("FUSION_SERVICE_MANAGER", self.launchd.name());
         command
@@ -82,7 +92,8 @@ impl Place {
 
     fn install(&self, more: &[&str]) -> String {
         let build = self.directory.path().join("build");
-        self.fine(&[&["install", "--from", build.to_str().unwrap()], more].concat())
+        // launchd is played, so no daemon comes.
+        self.fine(&[&["install", "--no-wait", "--from", build.to_str().unwrap()], more].concat())
     }
 
     /// Every file with its content, every directory, and what launchd holds; told in the same words for every place.
@@ -153,7 +164,8 @@ impl Place {
     fn from(&self, arguments: &[&str]) -> Vec<String> {
         match arguments.first() {
             Some(&"install") => {
-                vec!["--from".to_owned(), self.directory.path().join("build").display().to_string()]
+                let build = self.directory.path().join("build").display().to_string();
+                vec!["--no-wait".to_owned(), "--from".to_owned(), build]
             }
             _ => Vec::new(),
         }
@@ -292,6 +304,123 @@ fn moving_the_programs_removes_them_where_they_were() {
     assert!(place.launchd.loaded().unwrap().1.contains("elsewhere/fusiond"));
     place.fine(&["uninstall", "--purge", "--yes"]);
     assert!(!elsewhere.exists());
+}
+
+/// What a daemon leaves where it is asked.
+fn used_socket(place: &Place, name: &str) {
+    fs::write(place.path(&format!("{name}.lock")), "").unwrap();
+    fs::write(place.path(&format!("{name}.failures")), "{}").unwrap();
+    drop(UnixListener::bind(place.path(&format!("{name}.sock"))).unwrap());
+}
+
+#[test]
+fn another_socket_and_state_leave_nothing_behind_but_what_was_measured() {
+    let place = Place::new();
+    let before = place.everything();
+    let run = |arguments: &[&str], state: &str| -> Run {
+        let build = place.directory.path().join("build");
+        let install = ["install", "--on-demand", "--from", build.to_str().unwrap()];
+        let mut command = place.command(&[&install[..], arguments].concat());
+        command.env("FUSION_STATE_DIR", place.path(state)).output().unwrap().into()
+    };
+    assert_eq!(run(&["--socket", "~/one/fusiond.sock"], "state-one").code, 0);
+    used_socket(&place, "one/fusiond");
+    fs::create_dir_all(place.path("state-one/calibrations")).unwrap();
+    fs::write(place.path("state-one/calibrations/a"), "measured").unwrap();
+
+    let another = ["--socket", "~/two/fusiond.sock", "--bin-dir", "~/programs"];
+    let dry = run(&[&another[..], &["--dry-run"]].concat(), "state-two").stdout;
+    for name in ["one/fusiond.sock", "one/fusiond.lock", "one/fusiond.failures", ".fusion/bin/fusiond"] {
+        assert!(dry.contains(&format!("would remove {}\n", place.path(name).display())), "{name}: {dry}");
+    }
+    assert!(dry.contains(&format!("kept {}", place.path("state-one").display())), "{dry}");
+    assert!(place.path("one/fusiond.sock").exists());
+
+    let told = run(&another, "state-two");
+    assert_eq!(told.code, 0, "{}", told.stderr);
+    assert!(told.stdout.contains(&format!("kept {}", place.path("state-one").display())), "{}", told.stdout);
+    assert!(!place.path("one").exists() && !place.path(".fusion/bin").exists());
+    assert!(place.path("state-one/calibrations/a").exists());
+    // Whoever names nothing keeps what is there.
+    assert!(place.install(&[]).contains("installed already"));
+    assert!(place.launchd.loaded().unwrap().1.contains("state-two"));
+
+    let kept = place.fine(&["uninstall", "--dry-run"]);
+    assert!(kept.contains(&format!("kept {}", place.path("state-one").display())), "{kept}");
+    place.fine(&["uninstall", "--purge", "--yes"]);
+    assert_eq!(place.everything(), before);
+}
+
+#[test]
+fn a_daemon_of_a_terminal_on_the_earlier_socket_goes_on() {
+    let place = Place::new();
+    place.install(&["--on-demand", "--socket", "~/one/fusiond.sock"]);
+    used_socket(&place, "one/fusiond");
+    let lock = fs::File::open(place.path("one/fusiond.lock")).unwrap();
+    lock.lock().unwrap();
+    place.install(&["--socket", "~/two/fusiond.sock"]);
+    assert!(place.path("one/fusiond.sock").exists() && place.path("one/fusiond.lock").exists());
+}
+
+#[test]
+fn killed_at_any_step_of_a_move_the_next_one_mends_it() {
+    let prepare = |place: &Place| {
+        place.install(&["--on-demand", "--socket", "~/one/fusiond.sock"]);
+        used_socket(place, "one/fusiond");
+    };
+    let moved = ["install", "--at-login", "--socket", "~/two/fusiond.sock", "--bin-dir", "~/programs"];
+    Place::killed_everywhere(&moved, prepare, |_| {});
+}
+
+#[test]
+fn at_login_the_first_answer_is_waited_for() {
+    let place = Place::new();
+    let build = place.directory.path().join("build");
+    let install = ["install", "--at-login", "--from", build.to_str().unwrap()];
+    let silent = place.run(&install);
+    assert_eq!(silent.code, 69, "{}", silent.stderr);
+    assert!(silent.stdout.contains("is installed: it starts at login"), "{}", silent.stdout);
+    for word in ["no daemon has answered", "within 20 s", "'fusionctl logs'", "'fusionctl doctor'"] {
+        assert!(silent.stderr.contains(word), "{word}: {}", silent.stderr);
+    }
+    let fake = Fake::start(Script::default());
+    let there = ["--socket", fake.path().to_str().unwrap()].map(str::to_owned);
+    let there: Vec<&str> = there.iter().map(String::as_str).collect();
+    let told = place.fine(&[&install[..], &there].concat());
+    assert!(told.contains("(process ") && told.contains(" runs"), "{told}");
+    let document: Value =
+        serde_json::from_str(&place.fine(&[&install[..], &there, &["--json"]].concat())).unwrap();
+    assert!(document["daemon"]["pid"].is_u64(), "{document}");
+}
+
+#[test]
+fn manual_and_completions_go_where_they_are_looked_for() {
+    let place = Place::new();
+    let before = place.everything();
+    let build = place.directory.path().join("build");
+    let documents =
+        ["man/fusionctl.1", "completions/fusionctl", "completions/_fusionctl", "completions/fusionctl.fish"];
+    for name in documents {
+        fs::create_dir_all(build.join(name).parent().unwrap()).unwrap();
+        fs::write(build.join(name), name).unwrap();
+    }
+    place.install(&["--on-demand"]);
+    let installed = [
+        "man/man1/fusionctl.1",
+        "bash-completion/completions/fusionctl",
+        "zsh/site-functions/_fusionctl",
+        "fish/vendor_completions.d/fusionctl.fish",
+    ];
+    for (name, text) in installed.iter().zip(documents) {
+        assert_eq!(fs::read_to_string(place.path(".fusion/share").join(name)).unwrap(), text);
+    }
+    // A build without them: those of another version go.
+    fs::remove_dir_all(build.join("completions")).unwrap();
+    place.install(&[]);
+    assert!(place.path(".fusion/share/man/man1/fusionctl.1").exists());
+    assert!(!place.path(".fusion/share/zsh").exists());
+    place.fine(&["uninstall", "--purge", "--yes"]);
+    assert_eq!(place.everything(), before);
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn the_past_has_a_limit() {
 #[test]
 fn words_of_other_processes_steer_no_terminal() {
     let mut planner = canned::planner();
-    planner.decision = "a\u{1b}[31mb".to_owned();
+    planner.because = "a\u{1b}[31mb".to_owned();
     planner.troubles[0].reason = "c\u{7}d".to_owned();
     let fake = Fake::start(Script { planner: Some(planner), ..Script::default() });
     let status = say(&fake, &["status"]);

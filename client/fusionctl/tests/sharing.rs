@@ -1,4 +1,4 @@
-//! `fusionctl export` and `import`: files, a real S3 API and a real HTTP server on loopback.
+//! `fusionctl export` and `import`: files, the APIs of S3, Google and Azure, and a plain HTTP server on loopback.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -152,10 +152,10 @@ mod cloud {
         }
 
         fn run(&self, socket: &Path, arguments: &[&str]) -> Run {
-            let mut command = command(socket, arguments);
-            command.env("AWS_ENDPOINT_URL", &self.address).env("AWS_ALLOW_HTTP", "true");
-            command.env("AWS_ACCESS_KEY_ID", "someone").env("AWS_SECRET_ACCESS_KEY", "something");
-            command.env("AWS_REGION", "us-east-1").output().unwrap().into()
+            let key = [("AWS_ACCESS_KEY_ID", "someone"), ("AWS_SECRET_ACCESS_KEY", "something")];
+            let place = [("AWS_ENDPOINT_URL", self.address.as_str()), ("AWS_REGION", "us-east-1")];
+            let environment = [("AWS_ALLOW_HTTP", "true")].into_iter().chain(key).chain(place);
+            command(socket, arguments).envs(environment).output().unwrap().into()
         }
     }
 
@@ -185,29 +185,79 @@ mod cloud {
         Some(Server::start(python))
     }
 
-    #[test]
-    fn a_team_shares_through_s3() {
-        let Some(s3) = s3() else { return };
+    /// Through a store that is empty: what isn't there is said, what is put is got, and nothing is replaced unasked.
+    fn shared_through(scheme: &str, run: impl Fn(&Path, &[&str]) -> Run) {
         let fake = fake();
-        let object = "s3://team/fusion/m4-pro.fcals";
-        let missing = s3.run(&fake.path(), &["import", object]);
+        let object = &format!("{scheme}://team/fusion/m4 pro.fcals");
+        let missing = run(&fake.path(), &["import", object]);
         assert_eq!(missing.code, 74, "{}", missing.stderr);
-        assert!(missing.stderr.contains("there is nothing at s3://team/fusion"), "{}", missing.stderr);
+        let nothing = format!("there is nothing at {scheme}://team/fusion");
+        assert!(missing.stderr.contains(&nothing), "{}", missing.stderr);
 
-        let out = s3.run(&fake.path(), &["export", object, "--json"]);
+        let out = run(&fake.path(), &["export", object, "--json"]);
         assert_eq!(out.code, 0, "{}", out.stderr);
-        assert!(out.stdout.contains("\"location\": \"s3://team/fusion/m4-pro.fcals\""), "{}", out.stdout);
-        let back = s3.run(&fake.path(), &["import", object]);
+        let location = format!("\"location\": \"{scheme}://team/fusion/m4%20pro.fcals\"");
+        assert!(out.stdout.contains(&location), "{}", out.stdout);
+        let back = run(&fake.path(), &["import", object]);
         assert_eq!(back.code, 0, "{}", back.stderr);
         let (how, bytes) = fake.seen.imported.lock().unwrap().take().unwrap();
         assert_eq!((how, &bytes[..]), (TakenAs::Imported, canned::BUNDLE));
 
-        let again = s3.run(&fake.path(), &["export", object]);
+        let again = run(&fake.path(), &["export", object]);
         assert_eq!(again.code, 74, "{}", again.stderr);
         assert!(again.stderr.contains("exists already: --replace"), "{}", again.stderr);
-        assert_eq!(s3.run(&fake.path(), &["export", object, "--replace"]).code, 0);
-        let nowhere = s3.run(&fake.path(), &["export", "s3://no-such-bucket/a"]);
+        assert_eq!(run(&fake.path(), &["export", object, "--replace"]).code, 0);
+        let nowhere = run(&fake.path(), &["export", &format!("{scheme}://no-such-bucket/a")]);
         assert_eq!(nowhere.code, 74, "{}", nowhere.stderr);
+    }
+
+    #[test]
+    fn a_team_shares_through_s3() {
+        let Some(s3) = s3() else { return };
+        shared_through("s3", |socket, arguments| s3.run(socket, arguments));
+    }
+
+    /// A server that speaks a provider's API; `None` where there is no Python and nobody asked for it.
+    fn cloud(provider: &str) -> Option<Server> {
+        if Command::new("python3").arg("--version").output().is_err() {
+            assert!(std::env::var_os(REQUIRED).is_none(), "python3 is missing");
+            eprintln!("SKIPPED: there is no python3");
+            return None;
+        }
+        let mut python = script("cloud_server.py");
+        python.arg(provider);
+        Some(Server::start(python))
+    }
+
+    #[test]
+    fn a_team_shares_through_google() {
+        let Some(google) = cloud("google") else { return };
+        let run = |token: &str, socket: &Path, arguments: &[&str]| -> Run {
+            let mut command = command(socket, arguments);
+            command.env("GOOGLE_BASE_URL", &google.address).env("GOOGLE_ALLOW_HTTP", "true");
+            command.env("GOOGLE_BEARER_TOKEN", token).output().unwrap().into()
+        };
+        shared_through("gs", |socket, arguments| run("a-token", socket, arguments));
+        let refused = run("another-token", &fake().path(), &["import", "gs://team/fusion/m4 pro.fcals"]);
+        assert_eq!(refused.code, 74, "{}", refused.stderr);
+        assert!(!refused.stderr.contains("another-token"), "{}", refused.stderr);
+    }
+
+    #[test]
+    fn a_team_shares_through_azure() {
+        let Some(azure) = cloud("azure") else { return };
+        // The server's ACCOUNT_KEY, and another one, in base64.
+        let (key, other) = ("dGhlIGtleSBvZiBzb21lb25lJ3MgYWNjb3VudA==", "YW5vdGhlciBrZXk=");
+        let run = |key: &str, socket: &Path, arguments: &[&str]| -> Run {
+            let mut command = command(socket, arguments);
+            command.env("AZURE_STORAGE_ENDPOINT", &azure.address).env("AZURE_ALLOW_HTTP", "true");
+            command.env("AZURE_STORAGE_ACCOUNT_NAME", "someone").env("AZURE_STORAGE_ACCOUNT_KEY", key);
+            command.output().unwrap().into()
+        };
+        shared_through("az", |socket, arguments| run(key, socket, arguments));
+        let refused = run(other, &fake().path(), &["import", "az://team/fusion/m4 pro.fcals"]);
+        assert_eq!(refused.code, 74, "{}", refused.stderr);
+        assert!(!refused.stderr.contains(other), "{}", refused.stderr);
     }
 
     #[test]

@@ -29,7 +29,8 @@
 //!
 //! # BLAS
 //! On Linux each unit is one core. Set `OPENBLAS_NUM_THREADS=1` before the program starts (the library reads it when
-//! it is loaded): otherwise each unit's product spreads over both units' cores.
+//! it is loaded): otherwise each unit's product spreads over both units' cores. `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` takes memory in large pages,
+//! as the worker does; on a virtual machine that makes stock and split products faster, and joining by a third.
 //!
 //! # Where MLX finds its Metal kernels (macOS)
 //! MLX looks for `mlx.metallib` in the folder of the executable first, and then at the path that was compiled in. That

@@ -20,6 +20,13 @@ pub enum Supervisor {
     Systemd,
 }
 
+impl Supervisor {
+    /// Who handed over a socket for this process without further words: systemd, and whatever else keeps to sd_listen_fds(3).
+    pub fn from_environment() -> Option<Self> {
+        handed_over().then_some(Self::Systemd)
+    }
+}
+
 /// Why the manager's socket can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ActivationError {
@@ -70,10 +77,14 @@ fn from_launchd() -> Result<Option<UnixListener>, ActivationError> {
     Err(ActivationError::NoLaunchd)
 }
 
-/// sd_listen_fds(3): descriptors from 3 on, if they are meant for this process.
+/// sd_listen_fds(3): whether descriptors, from 3 on, are meant for this process.
+fn handed_over() -> bool {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+    number("LISTEN_PID") == Some(std::process::id()) && number("LISTEN_FDS").is_some_and(|count| count > 0)
+}
+
 fn from_systemd() -> Result<Option<UnixListener>, ActivationError> {
-    let mine = std::env::var("LISTEN_PID").is_ok_and(|pid| pid == std::process::id().to_string());
-    if !mine {
+    if !handed_over() {
         return Ok(None);
     }
     let refused = |reason| ActivationError::Refused { manager: "systemd", reason };

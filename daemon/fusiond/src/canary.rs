@@ -1,9 +1,7 @@
 //! The canary in this machine: takes the tiny product's time at the start of a job, and remembers the fastest of each engine.
 //!
-//! What its time means is [`planner::canary`](crate::planner::canary)'s business. Calls that disagree say nothing: a machine that others use is
-//! uneven, one that throttles is evenly slow.
+//! What its time means is [`planner::canary`](crate::planner::canary)'s business.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,11 +10,9 @@ use fusion_calibrations::search::Ask;
 use fusion_calibrations::shape::{Layer, Layout, Shape, ShapeError, WeightFormat};
 
 use crate::machine::{Machine, MachineError};
-use crate::planner::canary::{CALLS, Pace, Reference};
+use crate::planner::canary::{CALLS, Pace, References};
 
 const NAME: &str = "canary.json";
-/// Calls whose slowest takes longer than the fastest by more than this share disagree: five deviations of a quiet machine's call.
-const AGREEMENT: f64 = 0.08;
 
 /// What is timed: half a billion multiplications, some ms on a core and less on a GPU. In single precision, which MLX runs fast everywhere.
 pub fn product() -> Result<Shape, ShapeError> {
@@ -27,7 +23,7 @@ pub fn product() -> Result<Shape, ShapeError> {
 #[derive(Debug)]
 pub struct Canary {
     path: PathBuf,
-    references: Mutex<BTreeMap<String, Reference>>,
+    references: Mutex<References>,
 }
 
 /// What a canary told.
@@ -64,25 +60,14 @@ impl Canary {
     }
 
     fn judge(&self, engine: &str, calls_ms: &[f64]) -> Option<Pace> {
-        let fastest = calls_ms.iter().copied().fold(f64::INFINITY, f64::min);
-        let slowest = calls_ms.iter().copied().fold(0.0, f64::max);
-        if slowest.is_infinite() || slowest > fastest * (1.0 + AGREEMENT) {
-            return None;
-        }
         // A panic elsewhere leaves the references as good as they were.
         let mut references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
-        let pace = match references.get_mut(engine) {
-            Some(reference) => reference.judge(calls_ms),
-            None => {
-                references.insert(engine.to_owned(), Reference::first(calls_ms)?);
-                Some(Pace::Full)
-            }
-        };
+        let pace = references.judge(engine, calls_ms)?;
         self.keep(&references);
-        pace
+        Some(pace)
     }
 
-    fn keep(&self, references: &BTreeMap<String, Reference>) {
+    fn keep(&self, references: &References) {
         let kept = serde_json::to_string(references).map_err(std::io::Error::from).and_then(|text| {
             let fresh = self.path.with_extension("json.new");
             fs::write(&fresh, text)?;

@@ -165,6 +165,9 @@ impl Gates {
         let resets = snapshot.gate_resets.iter();
         inner.resets =
             resets.filter_map(|reset| Some((reset.number, scope(&reset.workload, reset.bucket)?))).collect();
+        if let Some(ms) = snapshot.exploration_available_ms.filter(|ms| ms.is_finite()) {
+            inner.book = LeaseBook::new(EPSILON, ms, MOST_MS);
+        }
         inner.homes.values().map(|known| known.state.regions.len()).sum()
     }
 
@@ -191,7 +194,15 @@ impl Gates {
         if !report.wants_lease {
             return None;
         }
-        inner.book.request(client).map(|lease| lease.ms)
+        let lease = inner.book.request(client)?;
+        // What is leased must not come back with a daemon that died meanwhile.
+        self.version.send_modify(|version| *version += 1);
+        Some(lease.ms)
+    }
+
+    /// What exploring may still cost, in ms, without what is leased.
+    pub fn exploration_available_ms(&self) -> f64 {
+        self.inner().book.available_ms()
     }
 
     /// A client left, or doesn't explore any more.
@@ -478,6 +489,27 @@ mod tests {
         assert_eq!(gates.holder(), None);
         gates.report(3, None, &v1::GateReport { time_ms: f64::INFINITY, ..Default::default() });
         assert!(gates.report(3, None, &wants(0.0, 0.0)).is_some_and(|lease| lease < 100.0));
+    }
+
+    #[test]
+    fn a_restart_is_no_new_budget() {
+        let wants = v1::GateReport { wants_lease: true, ..Default::default() };
+        let gates = Gates::default();
+        let news = gates.version();
+        assert_eq!(gates.report(1, None, &wants), Some(STARTER_MS));
+        assert!(news.has_changed().unwrap(), "what is leased is written down");
+        let after = |exploration_available_ms| {
+            let restored = Gates::default();
+            restored.restore(&v1::Snapshot { exploration_available_ms, ..Default::default() });
+            restored
+        };
+        let restored = after(Some(gates.exploration_available_ms()));
+        assert_eq!(restored.report(2, None, &wants), None);
+        let work = v1::GateReport { time_ms: 1e4, ..wants.clone() };
+        assert!(restored.report(2, None, &work).is_some_and(|lease| (lease - 100.0).abs() < 1e-9));
+        // A file of an older daemon, and a damaged one.
+        assert_eq!(after(None).report(2, None, &wants), Some(STARTER_MS));
+        assert_eq!(after(Some(f64::NAN)).report(2, None, &wants), Some(STARTER_MS));
     }
 
     #[test]

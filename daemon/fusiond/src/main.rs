@@ -1,43 +1,53 @@
 //! `fusiond`: the daemon, and the care for its store while it isn't running.
 
 mod arguments;
+mod documents;
 mod offline;
+mod supervised;
 
+use std::io::IsTerminal as _;
 use std::os::unix::net::UnixListener;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use fusion_proto::endpoint::SocketPath;
-use fusiond::activation::{self, Supervisor};
 use fusiond::logs;
 use fusiond::machine::MachineChoiceError;
-use fusiond::refusal;
 use fusiond::sensors::Sensors;
 use fusiond::sensors::choice::{SensorChoice, SensorChoiceError};
 use fusiond::server::{self, ServerError};
 use fusiond::settings::{Settings, SettingsError};
-use fusiond::starts::{Attempt, HEALTHY_AFTER, Verdict};
+use fusiond::starts::{Attempt, HEALTHY_AFTER};
 use fusiond::upgrade::OwnProgram;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, Unread};
 
 /// What a shell reports of a process that was interrupted.
 const EXIT_INTERRUPTED: i32 = 130;
+/// clap's, for a command line that can't be read.
+const USAGE: u8 = 2;
 /// sysexits' EX_CONFIG.
 const CONFIGURATION: u8 = 78;
 /// "Start me again": the program was replaced. Beyond sysexits' last number; the units that `fusionctl install` writes name it, launchd starts again
 /// after whatever isn't 0.
 const REPLACED: u8 = 79;
+/// Makes a debug build panic before it serves, for tests of what is kept of that.
+const PANIC_VARIABLE: &str = "FUSION_TEST_PANIC";
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let result = match arguments.command {
-        Some(Command::Store(store)) => offline::run(store, arguments.state_dir).map(|()| ExitCode::SUCCESS),
-        None => daemon(arguments),
+    let result = match Arguments::try_parse() {
+        Ok(arguments) => match arguments.command {
+            Some(Command::Store(store)) => {
+                offline::run(store, arguments.state_dir).map(|()| ExitCode::SUCCESS)
+            }
+            Some(Command::Man { directory }) => documents::man(&directory),
+            Some(Command::Completions { shell }) => documents::completions(shell),
+            None => daemon(arguments),
+        },
+        Err(error) => unreadable(&error),
     };
     match result {
         Ok(code) => code,
@@ -55,51 +65,25 @@ fn misconfigured(error: &SettingsError) -> Failure {
     (CONFIGURATION, error.to_string())
 }
 
-fn daemon(arguments: Arguments) -> Result<ExitCode, Failure> {
+fn daemon(mut arguments: Arguments) -> Result<ExitCode, Failure> {
     logs::log_panics();
     match arguments.supervisor() {
         None => run(settings(arguments)?, Own { inherited: None, program: None, attempt: None }),
-        Some(supervisor) => supervised(supervisor, arguments),
+        Some(supervisor) => supervised::run(supervisor, arguments.socket.clone(), |own, socket| {
+            arguments.socket = socket;
+            run(Settings { supervised: true, ..settings(arguments)? }, own)
+        }),
     }
 }
 
-/// Under a manager: on its socket, with failed starts counted and told.
-fn supervised(supervisor: Supervisor, arguments: Arguments) -> Result<ExitCode, Failure> {
-    let program = OwnProgram::find();
-    let inherited = activation::inherited(supervisor).map_err(|error| (CONFIGURATION, error.to_string()));
-    let spare =
-        inherited.as_ref().ok().and_then(Option::as_ref).and_then(|listener| listener.try_clone().ok());
-    let socket = arguments.socket.clone().map_or_else(SocketPath::from_environment, SocketPath::new);
-    let socket = socket.map_err(|error| misconfigured(&error.into()))?;
-    let attempt = match Attempt::begin(&socket) {
-        Verdict::Try(attempt) => Arc::new(attempt),
-        Verdict::GaveUp(reason) => {
-            refuse(spare, &reason);
-            return Ok(ExitCode::SUCCESS);
+/// A command line that can't be read, or asks for help. A manager that has one, of another version say, would start us with it for ever.
+fn unreadable(error: &clap::Error) -> Result<ExitCode, Failure> {
+    let unread = Unread::from_environment();
+    match unread.supervisor.filter(|_| error.use_stderr()) {
+        Some(supervisor) => {
+            supervised::run(supervisor, unread.socket, |_, _| Err((USAGE, arguments::in_a_line(error))))
         }
-    };
-    let started = inherited.and_then(|inherited| {
-        let own = Own { inherited, program, attempt: Some(Arc::clone(&attempt)) };
-        run(settings(arguments)?, own)
-    });
-    match started {
-        Err((code, message)) => {
-            let (told, last) = attempt.failed(&message);
-            eprintln!("fusiond: {told}");
-            refuse(spare, &told);
-            // Success is what keeps the manager from starting us again.
-            Ok(if last { ExitCode::SUCCESS } else { ExitCode::from(code) })
-        }
-        Ok(ended) => {
-            attempt.well();
-            Ok(ended)
-        }
-    }
-}
-
-fn refuse(listener: Option<UnixListener>, reason: &str) {
-    if let Some(Err(error)) = listener.map(|listener| refusal::answer(listener, reason)) {
-        eprintln!("fusiond: those who wait can't be told why: {error}");
+        None => error.exit(),
     }
 }
 
@@ -111,7 +95,6 @@ struct Own {
 }
 
 fn settings(arguments: Arguments) -> Result<Settings, Failure> {
-    let supervised = arguments.supervisor().is_some();
     let Arguments {
         socket,
         state_dir,
@@ -139,13 +122,13 @@ fn settings(arguments: Arguments) -> Result<Settings, Failure> {
         settings.sensors = Some(chosen);
     }
     settings.worker.answer_limit = Duration::from_secs(worker_limit);
-    settings.supervised = supervised;
     Ok(settings)
 }
 
 fn run(settings: Settings, own: Own) -> Result<ExitCode, Failure> {
-    let unkept =
-        if settings.supervised { logs::keep_last_words(&settings.state_directory).err() } else { None };
+    // A person who plays the manager reads them.
+    let unseen = settings.supervised && !std::io::stderr().is_terminal();
+    let unkept = if unseen { logs::keep_last_words(&settings.state_directory).err() } else { None };
     let (logs, file) = logs::start(&settings.state_directory);
     if let Err(error) = file {
         tracing::warn!("{error}");
@@ -200,6 +183,9 @@ async fn serve(
             tokio::time::sleep(HEALTHY_AFTER).await;
             attempt.well();
         });
+    }
+    if cfg!(debug_assertions) && std::env::var_os(PANIC_VARIABLE).is_some() {
+        panic!("{PANIC_VARIABLE} is set");
     }
     server::run(settings, sensors, filter, own.inherited, drain).await?;
     Ok(if replaced.is_cancelled() { Ending::Replaced } else { Ending::Asked })

@@ -232,8 +232,7 @@ fn open(
         store: store.clone(),
         identity: watch::Sender::new(identity),
     };
-    let planner = recalibration::planner(&settings.state_directory, sensors.last().conditions());
-    let recalibration = Recalibration::new(planner);
+    let recalibration = Recalibration::open(&settings.state_directory, sensors.last().conditions());
     let gates = snapshot::restore_gates(&settings.state_directory);
     let knowledge = Arc::new(Knowledge::new(Arc::clone(&table)));
     let self_tests = SelfTests::new(Arc::clone(&table));

@@ -1,5 +1,8 @@
 //! Failed starts: counted where a manager would start the daemon again for ever, so that it gives up, and says why.
 
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use fusion_proto::endpoint::SocketPath;
@@ -66,11 +69,16 @@ impl Attempt {
             at_unix_ms: now(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        // Without the socket's directory there is nothing to count in, and the next start makes it.
-        if let Err(error) = failed.write(&self.socket) {
+        if let Err(error) = make_directory(&self.socket).and_then(|()| failed.write(&self.socket)) {
             tracing::warn!("a failed start can't be counted: {error}");
         }
     }
+}
+
+/// The socket's directory, in which is counted: a start that fails early may be the first one.
+fn make_directory(socket: &SocketPath) -> io::Result<()> {
+    let directory = socket.as_path().parent().unwrap_or(Path::new("/"));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
 fn now() -> u64 {
@@ -95,7 +103,7 @@ mod tests {
     #[test]
     fn it_gives_up_with_the_last_reason_until_it_is_told_to_start() {
         let place = tempfile::tempdir().unwrap();
-        let socket = SocketPath::new(place.path().join("x.sock")).unwrap();
+        let socket = SocketPath::new(place.path().join("run/x.sock")).unwrap();
         for count in 1..=MOST_FAILED_STARTS {
             let (told, last) = attempt(&socket).failed("no disk");
             assert_eq!(last, count == MOST_FAILED_STARTS, "{told}");

@@ -1,6 +1,9 @@
 //! The command line.
 
+use std::path::PathBuf;
+
 use clap::{Parser, ValueEnum};
+use clap_complete::Shell;
 use fusion_split::{PairKind, WorkFactor};
 
 /// Measures matrix products for fusiond, which starts it. To try it by hand: `fusion-worker --self-test`.
@@ -34,6 +37,14 @@ pub(crate) struct Args {
     /// No progress of the probe on standard error
     #[arg(long, requires = "probe")]
     pub(crate) quiet: bool,
+
+    /// Write the manual into a directory, which is made if it isn't there, and exit
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) man: Option<PathBuf>,
+
+    /// Print what a shell needs to complete this program's arguments, and exit
+    #[arg(long, value_name = "SHELL", hide = true)]
+    pub(crate) completions: Option<Shell>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

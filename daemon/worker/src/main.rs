@@ -13,10 +13,11 @@
 //! | 101, or a signal | a panic, or an abort in MLX; the reason is on standard error |
 //!
 //! Installed on macOS, it finds MLX's Metal kernels next to itself or where the build put them: see "Where MLX finds its
-//! Metal kernels" in the documentation of `fusion-split`.
+//! Metal kernels" in the documentation of `fusion-split`. On Linux it finds MLX's libraries in `fusion-mlx` next to itself, or where the set-up put them.
 
 mod args;
 mod conversation;
+mod documents;
 mod memory;
 mod platform;
 mod probe;
@@ -33,7 +34,8 @@ use conversation::Conversation;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    match run(&args) {
+    let done = documents::write(&args).unwrap_or_else(|| run(&args));
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("fusion-worker: {error:#}");
@@ -46,8 +48,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     let kind = args.pair_kind();
     if kind != PairKind::Auto || !fusion_split::has_gpu()? {
-        // Each unit of a development pair is one core.
-        platform::restart_with_one_blas_thread().context("cannot restart with OPENBLAS_NUM_THREADS=1")?;
+        platform::restart_as_a_development_pair().context("cannot restart as a development pair")?;
     }
     if args.self_test {
         println!("{}", self_test::run(&open(kind)?)?);

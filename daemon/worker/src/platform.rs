@@ -13,7 +13,9 @@ pub(crate) fn take_stdout() -> io::Result<File> {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::{
-        env, fs,
+        env,
+        ffi::{OsStr, OsString},
+        fs,
         io::{self, Error},
         os::unix::process::CommandExt as _,
         process::Command,
@@ -21,12 +23,19 @@ mod linux {
 
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-    const BLAS_THREADS: &str = "OPENBLAS_NUM_THREADS";
+    /// Each unit of a development pair is one core, so OpenBLAS must not spread a product.
+    const BLAS_THREADS: (&str, &str) = ("OPENBLAS_NUM_THREADS", "1");
+    /// Settings of the C library's, separated by colons.
+    const C_LIBRARY: &str = "GLIBC_TUNABLES";
+    /// Memory in pages of 2 MiB, where the system has such: on a virtual machine, whose addresses are translated twice, stock products of 4 ms to 120 ms
+    /// take 6 % less, and joining 16 MB takes 2.6 ms instead of 4.0 (Intel, 2 cores). glibc 2.35 and later; others ignore it.
+    const LARGE_PAGES: (&str, &str) = ("glibc.malloc.hugetlb", "1");
 
-    /// OpenBLAS reads its number of threads when it is loaded, which is before `main`: so this program starts itself again,
-    /// unless the number is right. Returns only if it is.
-    pub(crate) fn restart_with_one_blas_thread() -> io::Result<()> {
-        if env::var_os(BLAS_THREADS).is_some_and(|threads| threads == "1") {
+    /// What a development pair needs is read when libraries are loaded, which is before `main`: so this program starts itself again, unless all is
+    /// as it should be. Returns only then.
+    pub(crate) fn restart_as_a_development_pair() -> io::Result<()> {
+        let missing = missing(|variable| env::var_os(variable));
+        if missing.is_empty() {
             // After an exec of /proc/self/exe the process would be listed as "exe".
             let _ = rustix::thread::set_name(c"fusion-worker");
             return Ok(());
@@ -34,7 +43,27 @@ mod linux {
         let mut args = env::args_os();
         let name = args.next().unwrap_or_else(|| "fusion-worker".into());
         // Not the path: that may hold another version by now.
-        Err(Command::new("/proc/self/exe").arg0(name).args(args).env(BLAS_THREADS, "1").exec())
+        Err(Command::new("/proc/self/exe").arg0(name).args(args).envs(missing).exec())
+    }
+
+    /// Variables that have to be set, given what they are. Who chose a size of pages keeps it.
+    fn missing(environment: impl Fn(&str) -> Option<OsString>) -> Vec<(&'static str, OsString)> {
+        let mut missing = Vec::new();
+        let (variable, one) = BLAS_THREADS;
+        if environment(variable).as_deref() != Some(OsStr::new(one)) {
+            missing.push((variable, one.into()));
+        }
+        let tunables = environment(C_LIBRARY).unwrap_or_default();
+        let (pages, large) = LARGE_PAGES;
+        if !tunables.to_string_lossy().contains(pages) {
+            let mut with_pages = tunables;
+            if !with_pages.is_empty() {
+                with_pages.push(":");
+            }
+            with_pages.push(format!("{pages}={large}"));
+            missing.push((C_LIBRARY, with_pages));
+        }
+        missing
     }
 
     /// Address space beside operands and results: OpenBLAS keeps 32 MiB for each unit and ends the process if it can't have
@@ -56,17 +85,43 @@ mod linux {
             .map(|kib| kib * 1024)
             .ok_or_else(|| Error::other("/proc/self/status tells no VmSize"))
     }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        fn missing_of(environment: &[(&str, &str)]) -> Vec<(&'static str, String)> {
+            let look_up = |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
+            missing(look_up).into_iter().map(|(name, value)| (name, value.into_string().unwrap())).collect()
+        }
+
+        #[test]
+        fn what_is_missing_is_set_once() {
+            let both = [(BLAS_THREADS.0, "1".to_owned()), (C_LIBRARY, "glibc.malloc.hugetlb=1".to_owned())];
+            assert_eq!(missing_of(&[]), both);
+            assert_eq!(missing_of(&[(both[0].0, &both[0].1), (both[1].0, &both[1].1)]), []);
+        }
+
+        #[test]
+        fn other_settings_are_kept() {
+            let own = [(BLAS_THREADS.0, "4"), (C_LIBRARY, "glibc.malloc.check=1")];
+            let set = missing_of(&own);
+            assert_eq!(set[0].1, "1");
+            assert_eq!(set[1].1, "glibc.malloc.check=1:glibc.malloc.hugetlb=1");
+            assert_eq!(missing_of(&[(BLAS_THREADS.0, "1"), (C_LIBRARY, "glibc.malloc.hugetlb=0")]), []);
+        }
+    }
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{limit_address_space, restart_with_one_blas_thread};
+pub(crate) use linux::{limit_address_space, restart_as_a_development_pair};
 
 #[cfg(not(target_os = "linux"))]
 mod other {
     use std::io;
 
-    /// macOS computes on Accelerate and the GPU: there is no OpenBLAS.
-    pub(crate) fn restart_with_one_blas_thread() -> io::Result<()> {
+    /// macOS computes on Accelerate and the GPU: there is no OpenBLAS, and no glibc.
+    pub(crate) fn restart_as_a_development_pair() -> io::Result<()> {
         Ok(())
     }
 
@@ -77,7 +132,7 @@ mod other {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) use other::{limit_address_space, restart_with_one_blas_thread};
+pub(crate) use other::{limit_address_space, restart_as_a_development_pair};
 
 /// A line of `/proc/self/status` that is given in KiB.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]

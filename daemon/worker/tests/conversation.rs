@@ -47,8 +47,8 @@ impl Worker {
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fusion-worker"));
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    // It has to restart itself to get one BLAS thread.
-    command.env_remove("OPENBLAS_NUM_THREADS");
+    // It has to restart itself to get one BLAS thread and large pages.
+    command.env_remove("OPENBLAS_NUM_THREADS").env_remove("GLIBC_TUNABLES");
     command
 }
 

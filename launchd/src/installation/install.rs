@@ -1,20 +1,20 @@
 //! What installing takes: the difference between what is wanted and what is there.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::{Installation, Observed, Step};
+use super::{Installation, Observed, Source, Step, replaced};
 use crate::definition::{Definition, definitions};
 use crate::error::ServiceError;
 use crate::manager::{ManagerKind, ManagerState};
-use crate::places::Places;
 use crate::{Record, Start};
 
 /// The steps to `wanted`; none if all is as it should be. Reads files, changes nothing.
 ///
 /// The record comes first, so that whatever a crash leaves is known to be ours. The daemon's program comes after the other ones, the manager after all
-/// files, and last the record says that the manager has this very definition.
+/// files. What an earlier installation needed and this one doesn't goes after that, and last the record says that all is as it should be.
 ///
 /// # Errors
 /// [`ServiceError::UnusablePath`], [`ServiceError::PropertyList`] and [`ServiceError::Io`].
@@ -29,62 +29,78 @@ pub fn plan(
     let texts: String = definitions.iter().map(|file| file.text.as_str()).collect();
     let registered = format!("starts {}\n{texts}", wanted.start);
     let known = observed.record.as_ref().and_then(|record| record.registered.clone());
-    let record = record(wanted, kind, observed, known.clone());
+    let (during, after) = records(wanted, kind, observed, &registered);
 
     let mut steps = missing_directory(&places.own);
-    if observed.record.as_ref() != Some(&record) {
-        steps.push(Step::KeepRecord { path: places.record(), record: Box::new(record.clone()) });
+    if observed.record.as_ref() != Some(&during) {
+        steps.push(Step::KeepRecord { path: places.record(), record: Box::new(during.clone()) });
     }
-    steps.extend(places.directories().iter().skip(1).flat_map(|directory| missing_directory(directory)));
-    steps.extend(wanted.outdated()?.into_iter().map(|(from, to)| Step::PlaceProgram { from, to }));
+    steps.extend(wanted.directories().iter().skip(1).flat_map(|directory| missing_directory(directory)));
+    let outdated = wanted.outdated()?.into_iter().cloned();
+    steps.extend(outdated.map(|Source { from, to }| Step::PlaceProgram { from, to }));
     if observed.daemon_of_a_terminal() {
         steps.push(Step::EndDaemon(places.socket.clone()));
     }
     let written = definitions.iter().filter(|file| !is_written(file)).cloned().map(Step::WriteDefinition);
     steps.extend(written);
-    if known.as_ref() != Some(&registered) || observed.manager == ManagerState::NotLoaded {
+    let registers = known.as_ref() != Some(&registered) || observed.manager == ManagerState::NotLoaded;
+    if registers {
         let definitions = definitions.clone();
         steps.push(Step::Register { manager: kind, definitions, start: wanted.start });
-    }
-    if known.as_ref() != Some(&registered) {
-        let record = Box::new(Record { registered: Some(registered), ..record });
-        steps.push(Step::KeepRecord { path: places.record(), record });
-    }
-    let registers = steps.iter().any(|step| matches!(step, Step::Register { .. }));
-    if wanted.start == Start::AtLogin && !registers && observed.manager == ManagerState::Waiting {
+    } else if wanted.start == Start::AtLogin && observed.manager == ManagerState::Waiting {
         steps.push(Step::Start { manager: kind, definitions });
     }
-    steps.extend(left_elsewhere(observed, places));
+    steps.extend(replaced::steps(&during, wanted));
+    if during != after {
+        steps.push(Step::KeepRecord { path: places.record(), record: Box::new(after) });
+    }
     Ok(steps)
 }
 
-fn record(
+/// What is written down before anything is done, and once all of it is.
+fn records(
     wanted: &Installation,
     kind: ManagerKind,
     observed: &Observed,
-    registered: Option<String>,
-) -> Record {
+    registered: &str,
+) -> (Record, Record) {
     let places = &wanted.places;
     let before = observed.record.as_ref();
-    let mut record = Record { registered, ..Record::new(kind, wanted.start, places) };
-    record.made = before.map(|before| before.made.clone()).unwrap_or_default();
-    // Our own directory goes in any case, once it is empty.
-    let all = places.directories().into_iter().skip(1).chain([places.configuration.clone()]);
+    let mut during = Record::new(kind, wanted.start, places);
+    during.registered = before.and_then(|before| before.registered.clone());
+    during.made = made(wanted, before);
+    during.placed = own(wanted, before);
+    during.replaced = replaced::files(wanted, kind, observed);
+    during.left = replaced::states(places, before);
+    let after = Record { registered: Some(registered.to_owned()), replaced: Vec::new(), ..during.clone() };
+    (during, after)
+}
+
+/// The directories that uninstalling removes once they are empty: those that weren't there before. Our own goes in any case.
+fn made(wanted: &Installation, before: Option<&Record>) -> Vec<PathBuf> {
+    let mut made = before.map(|before| before.made.clone()).unwrap_or_default();
+    let all = wanted.directories().into_iter().skip(1).chain([wanted.places.configuration.clone()]);
     let missing = all.flat_map(|directory| missing_with_ancestors(&directory));
-    for directory in missing.filter(|directory| *directory != places.own) {
-        if !record.made.contains(&directory) {
-            record.made.push(directory);
+    for directory in missing.filter(|directory| *directory != wanted.places.own) {
+        if !made.contains(&directory) {
+            made.push(directory);
         }
     }
-    let placed = before.filter(|before| before.programs == places.programs);
-    record.placed = placed.map(|before| before.placed.clone()).unwrap_or_default();
-    for source in wanted.sources.iter().filter(|source| !wanted.in_place(source)) {
-        let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !record.placed.contains(&name) {
-            record.placed.push(name);
-        }
+    made
+}
+
+/// The names of what is ours to remove: what is copied, and what an earlier run copied to where it is used now.
+fn own(wanted: &Installation, before: Option<&Record>) -> Vec<String> {
+    let earlier: BTreeSet<PathBuf> = before.into_iter().flat_map(Record::placed_files).collect();
+    let ours = wanted.sources.iter().filter(|source| !source.in_place() || earlier.contains(&source.to));
+    let mut ours: BTreeSet<PathBuf> = ours.map(|source| source.to.clone()).collect();
+    if before.is_some_and(|before| wanted.is_installed(before)) {
+        ours.extend(earlier);
     }
-    record
+    let programs = &wanted.places.programs;
+    ours.iter()
+        .map(|file| file.strip_prefix(programs).unwrap_or(file).to_string_lossy().into_owned())
+        .collect()
 }
 
 /// The directories that aren't there on the way to `directory`, itself included, the outermost first.
@@ -101,12 +117,4 @@ fn missing_directory(directory: &Path) -> Vec<Step> {
 
 fn is_written(file: &Definition) -> bool {
     fs::read_to_string(&file.path).is_ok_and(|text| text == file.text)
-}
-
-/// What an earlier installation put into another directory.
-fn left_elsewhere(observed: &Observed, places: &Places) -> Vec<Step> {
-    let elsewhere = observed.record.iter().filter(|record| record.programs != places.programs);
-    elsewhere
-        .flat_map(|record| record.placed.iter().map(|name| Step::RemoveFile(record.programs.join(name))))
-        .collect()
 }

@@ -2,21 +2,23 @@
 
 mod install;
 mod observed;
+mod replaced;
+mod sources;
 mod step;
 mod uninstall;
-
-use std::path::PathBuf;
 
 use fs_err as fs;
 
 use crate::checkpoint::Checkpoints;
 use crate::error::ServiceError;
 use crate::manager::Manager;
-use crate::places::{DAEMON, KERNELS, PROGRAMS, Places};
+use crate::places::{KERNELS, PROGRAMS, Places};
 use crate::{Record, Start};
 
 pub use install::plan as install_plan;
 pub use observed::Observed;
+pub use replaced::left;
+pub use sources::{Source, sources};
 pub use step::Step;
 pub use uninstall::{Extent, Kept, kept, plan as uninstall_plan};
 
@@ -27,21 +29,8 @@ pub struct Installation {
     pub places: Places,
     /// When the daemon starts.
     pub start: Start,
-    /// The programs, and what lies beside them: each goes into the programs' directory under its own name.
-    pub sources: Vec<PathBuf>,
-}
-
-/// The programs in `directory`, and the kernels if they are there.
-///
-/// # Errors
-/// [`ServiceError::NoProgram`].
-pub fn sources(directory: &std::path::Path) -> Result<Vec<PathBuf>, ServiceError> {
-    let missing = PROGRAMS.into_iter().find(|name| !directory.join(name).is_file());
-    if let Some(name) = missing {
-        return Err(ServiceError::NoProgram { name, directory: directory.to_owned() });
-    }
-    let kernels = Some(KERNELS).filter(|name| directory.join(name).is_file());
-    Ok(kernels.into_iter().chain(PROGRAMS).map(|name| directory.join(name)).collect())
+    /// The programs, and what belongs to them.
+    pub sources: Vec<Source>,
 }
 
 /// Held by the one run that changes an installation.
@@ -101,6 +90,7 @@ pub fn recorded(places: Places) -> Result<(Places, Option<Record>), ServiceError
         programs: record.programs.clone(),
         state: record.state.clone(),
         configuration: record.configuration.clone(),
+        definitions: record.definitions.clone().unwrap_or(places.definitions),
         socket,
         ..places
     };
@@ -109,5 +99,5 @@ pub fn recorded(places: Places) -> Result<(Places, Option<Record>), ServiceError
 
 /// The names under which an installation's own programs lie.
 fn program_names() -> impl Iterator<Item = &'static str> {
-    PROGRAMS.into_iter().filter(|name| *name != DAEMON).chain([DAEMON, KERNELS])
+    PROGRAMS.into_iter().chain([KERNELS])
 }

@@ -1,8 +1,6 @@
 //! What is there before a run.
 
-use super::Installation;
 use crate::error::ServiceError;
-use crate::files;
 use crate::manager::{Manager, ManagerState};
 use crate::places::Places;
 use crate::{Record, running};
@@ -16,6 +14,8 @@ pub struct Observed {
     pub manager: ManagerState,
     /// The process of the daemon that holds the lock of the socket.
     pub daemon: Option<u32>,
+    /// The same of the socket of an earlier installation, where that was another one.
+    pub earlier_daemon: Option<u32>,
 }
 
 impl Observed {
@@ -25,35 +25,30 @@ impl Observed {
     /// [`ServiceError::Record`] and those of the manager's program.
     pub fn look(places: &Places, manager: &Manager) -> Result<Self, ServiceError> {
         let record = Record::read(&places.record())?;
-        Ok(Self { record, manager: manager.state()?, daemon: running::holder(&places.socket) })
+        let earlier = record.as_ref().and_then(|record| record.other_socket(places));
+        Ok(Self {
+            manager: manager.state()?,
+            daemon: running::holder(&places.socket),
+            earlier_daemon: earlier.and_then(|socket| running::holder(&socket)),
+            record,
+        })
     }
 
     /// Whether a daemon runs that the manager didn't start.
     pub(super) fn daemon_of_a_terminal(&self) -> bool {
-        match (self.daemon, self.manager) {
+        self.of_a_terminal(self.daemon)
+    }
+
+    /// Whether such a one runs on the socket of an earlier installation.
+    pub(super) fn earlier_daemon_of_a_terminal(&self) -> bool {
+        self.of_a_terminal(self.earlier_daemon)
+    }
+
+    fn of_a_terminal(&self, daemon: Option<u32>) -> bool {
+        match (daemon, self.manager) {
             (Some(lock), ManagerState::Running { pid: Some(pid) }) => lock != pid,
             (None, _) | (Some(_), ManagerState::Running { pid: None }) => false,
             (Some(_), _) => true,
         }
-    }
-}
-
-impl Installation {
-    /// The sources that aren't in place as they are; none where the programs are run from where they lie.
-    pub(super) fn outdated(&self) -> Result<Vec<(std::path::PathBuf, std::path::PathBuf)>, ServiceError> {
-        let mut outdated = Vec::new();
-        for from in &self.sources {
-            let to = self.places.programs.join(from.file_name().unwrap_or_default());
-            if !self.in_place(from) && !files::same(from, &to)? {
-                outdated.push((from.clone(), to));
-            }
-        }
-        Ok(outdated)
-    }
-
-    /// Whether a source is run from where it lies, be it through a link: Homebrew's directory of programs has links to them.
-    pub(super) fn in_place(&self, from: &std::path::Path) -> bool {
-        let to = self.places.programs.join(from.file_name().unwrap_or_default());
-        to.canonicalize().is_ok_and(|to| from.canonicalize().is_ok_and(|from| from == to))
     }
 }

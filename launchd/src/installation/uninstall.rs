@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use fusion_proto::state::is_ours;
+use fusion_proto::state::{is_ours, log_directory};
 
 use super::{Observed, Step, program_names};
 use crate::Record;
 use crate::files::unfinished;
 use crate::manager::{ManagerKind, ManagerState};
-use crate::places::{Places, definition_names};
+use crate::places::{Places, definition_names, socket_files};
 
 /// How much goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,16 +36,14 @@ pub fn plan(places: &Places, kind: ManagerKind, extent: Extent, observed: &Obser
     let forget = if steps.is_empty() && written.is_empty() { None } else { Some(Step::Forget(kind)) };
     steps.extend(written);
     steps.extend(forget);
-    steps.extend(steps_for(programs(places, observed.record.as_ref())));
-    steps.extend(steps_for([
-        places.socket.as_path().to_owned(),
-        places.socket.lock_file(),
-        places.socket.failures_file(),
-        unfinished(&places.socket.failures_file()),
-    ]));
+    steps.extend(steps_for(programs(observed.record.as_ref())));
+    steps.extend(steps_for(socket_files(&places.socket)));
     steps.extend(logs(&places.logs()));
     if extent == Extent::Everything {
         steps.extend(purge(&places.state));
+        for state in earlier_states(observed.record.as_ref()) {
+            steps.extend(logs(&log_directory(state)).into_iter().chain(purge(state)));
+        }
     }
     steps.extend(directories(observed.record.as_ref()));
     steps.extend(steps_for([unfinished(&places.record()), places.record()]));
@@ -90,14 +88,16 @@ fn steps_for_tree(path: PathBuf) -> Option<Step> {
     Some(if found.is_dir() { Step::RemoveTree(path) } else { Step::RemoveFile(path) })
 }
 
-/// What was put in place by us, whole or half.
-fn programs(places: &Places, record: Option<&Record>) -> Vec<PathBuf> {
-    let placed = record.map(|record| record.placed.clone()).unwrap_or_default();
-    placed
-        .iter()
-        .map(|name| places.programs.join(name))
-        .flat_map(|path| [path.clone(), unfinished(&path)])
-        .collect()
+/// What was put in place by us, whole or half, and what a killed run had yet to remove.
+fn programs(record: Option<&Record>) -> Vec<PathBuf> {
+    let Some(record) = record else { return Vec::new() };
+    let placed = record.placed_files().flat_map(|path| [path.clone(), unfinished(&path)]);
+    placed.chain(record.replaced.iter().cloned()).collect()
+}
+
+/// The state directories of earlier installations.
+fn earlier_states(record: Option<&Record>) -> &[PathBuf] {
+    record.map(|record| record.left.as_slice()).unwrap_or_default()
 }
 
 /// The directories that weren't there before, the innermost first.
@@ -131,16 +131,20 @@ pub fn kept(places: &Places, record: Option<&Record>) -> Vec<Kept> {
         let path = places.programs.join(name);
         path.is_file().then_some(Kept { path, why: "it was not put there by 'fusionctl install'" })
     });
-    let why_state = if own_state(&places.state).next().is_some() {
-        "calibrations: 'fusionctl uninstall --purge' removes them"
-    } else {
-        "what is in it isn't the daemon's"
-    };
-    keep(&places.state, why_state)
-        .into_iter()
+    let states = std::iter::once(&places.state).chain(earlier_states(record));
+    states
+        .filter_map(|state| keep(state, why_state(state)))
         .chain(keep(&places.configuration, "your own files: remove them by hand if you don't need them"))
         .chain(programs)
         .collect()
+}
+
+fn why_state(state: &Path) -> &'static str {
+    if own_state(state).next().is_some() {
+        "calibrations: 'fusionctl uninstall --purge' removes them"
+    } else {
+        "what is in it isn't the daemon's"
+    }
 }
 
 /// Whether there is a file, or a directory that isn't empty.

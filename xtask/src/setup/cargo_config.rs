@@ -32,9 +32,12 @@ pub(super) fn render(host: &str, prepared: &Path) -> Result<String> {
          rustc-link-lib = []\n\
          rustc-env = {{ OUT_DIR = {out} }}\n\
          \n\
-         # Each unit of a development pair is one core: OpenBLAS must not spread a product (read when it is loaded).\n\
          [env]\n\
+         # Where the build scripts of those who link MLX tell them to look for it.\n\
+         FUSION_MLX_LIBRARIES = {libraries}\n\
+         # Each unit of a development pair is one core: OpenBLAS must not spread a product (read when it is loaded).\n\
          OPENBLAS_NUM_THREADS = \"1\"\n",
+        libraries = quote(&format!("{base}/lib")),
         include = quote(&format!("{base}/site/mlx/include")),
         version = quote(pins::MLX),
     ))
@@ -65,6 +68,10 @@ mod tests {
             "[target.x86_64-unknown-linux-gnu.mlx]\nrustc-link-search = [\"native=/home/me/my code/"
         ));
         assert!(text.contains("[target.aarch64-apple-darwin.mlx]\nrustc-link-search = []"));
+        assert!(
+            text.contains("[env]\n")
+                && text.contains("FUSION_MLX_LIBRARIES = \"/home/me/my code/.mlx-linux/lib\"")
+        );
         assert_eq!(text.matches("OUT_DIR = \"/home/me/my code/.mlx-linux/out\"").count(), 2);
     }
 

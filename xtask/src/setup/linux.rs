@@ -93,7 +93,7 @@ pub(super) fn run(root: &Path, force: bool) -> Result<()> {
 }
 
 fn stamp(places: &Places, config: &str) -> Result<Stamp> {
-    // The config holds the absolute path, which the library's SONAME holds too, and the versions.
+    // The config holds the absolute path, which what is built refers to, and the versions.
     let mut stamp = Stamp::new().text(config).text(RECIPE).text(&pins::WHEELS.join(" "));
     for input in INPUTS {
         let path = places.assets.join(input);
@@ -230,8 +230,8 @@ fn linker(places: &Places, objects: &[PathBuf]) -> Command {
     let site = places.site();
     let mut linker = Command::new("g++");
     linker.args(["-shared", "-o"]).arg(places.library()).args(objects);
-    // An absolute SONAME: every binary that links it finds it, without rpath, RUSTFLAGS or LD_LIBRARY_PATH.
-    linker.args(["-Xlinker", "-soname", "-Xlinker"]).arg(places.library());
+    // Who links it says where it is (build.rs of fusion-split and fusion-worker), so that an installed worker finds its own copy.
+    linker.arg("-Wl,-soname,libmlxc.so");
     linker.args(["-Wl,-z,defs", "-Wl,--no-as-needed"]);
     linker.arg("-L").arg(site.join("mlx/lib")).arg("-lmlx");
     linker.arg("-L").arg(site.join("scipy_openblas32/lib")).arg("-l:libscipy_openblas.so");

@@ -20,6 +20,9 @@ pub(crate) struct Install {
     /// Directory to take the programs from [default: that of this fusionctl]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) from: Option<PathBuf>,
+    /// With --at-login, don't wait for the daemon's first answer
+    #[arg(long)]
+    pub(crate) no_wait: bool,
     /// Print what would be done, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

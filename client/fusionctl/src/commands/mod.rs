@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Pause(command) => wait(pause::pause(&command, &path(socket)?, output)),
         Command::Resume => wait(pause::resume(&path(socket)?, output)),
         Command::Config(command) => wait(config::run(&command, &path(socket)?, output)),
-        Command::Install(command) => service::install(&command, path(socket)?, output),
+        Command::Install(command) => wait(service::install(&command, path(socket)?, output)),
         Command::Uninstall(command) => service::uninstall(&command, path(socket)?, output),
         Command::Start => wait(service::start(&path(socket)?, output)),
         Command::Stop => wait(service::stop(&path(socket)?, output)),

@@ -66,6 +66,8 @@ pub(crate) struct State {
     pub(crate) directory: Option<Entry>,
     /// What lies in it and in its directory of records.
     pub(crate) names: Vec<String>,
+    /// The end of the daemon's crash log; empty if there is none.
+    pub(crate) last_words: String,
     /// What its disk has room for, in bytes, if the system tells.
     pub(crate) free_bytes: Option<u64>,
 }

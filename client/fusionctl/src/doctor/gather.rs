@@ -1,12 +1,14 @@
 //! Asks files and programs. What they say is judged elsewhere.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use fusion_client::failures::FailedStarts;
+use fusion_client::state::crash_log;
 use fusion_client::{SocketPath, state_directory, v1};
 use fusion_service::manager::{Manager, ManagerKind, ManagerState};
 use tokio::process::Command;
@@ -17,6 +19,8 @@ use crate::commands::program;
 
 /// How long a program of the system may take: codesign reads whole files.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How much of the crash log is read: a panic with its backtrace takes some KiB.
+const LAST_WORDS_BYTES: u64 = 64 << 10;
 const PROGRAMS: [&str; 3] = ["fusionctl", "fusiond", "fusion-worker"];
 
 /// Everything but the self-test, which the caller makes.
@@ -97,7 +101,18 @@ fn state(status: Option<&v1::GetStatusReply>) -> State {
     let path = told.or_else(|| state_directory(None).ok()).unwrap_or_default();
     let names =
         [path.clone(), path.join("calibrations")].iter().flat_map(|directory| names(directory)).collect();
-    State { directory: entry(&path), free_bytes: free_bytes(&path), names, path }
+    let last_words = end_of(&crash_log(&path)).unwrap_or_default();
+    State { directory: entry(&path), free_bytes: free_bytes(&path), names, last_words, path }
+}
+
+/// The end of a file that may be long.
+fn end_of(file: &Path) -> std::io::Result<String> {
+    let mut file = File::open(file)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(LAST_WORDS_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn names(directory: &Path) -> Vec<String> {

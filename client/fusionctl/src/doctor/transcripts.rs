@@ -22,6 +22,31 @@ pub(crate) fn release(said: &str) -> Option<String> {
     macos().or_else(|| value("PRETTY_NAME", '='))
 }
 
+/// A panic of the daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Panic {
+    /// The daemon's version.
+    pub(crate) version: String,
+    /// When, in UTC.
+    pub(crate) at: String,
+    /// Where, and with which words.
+    pub(crate) words: String,
+}
+
+/// The last panic in the daemon's crash log: "fusiond 1.0.0 (process 42) at 2026-08-22T12:00:00Z, a panic:", then what Rust prints, "thread 'main'
+/// panicked at src/x.rs:1:2:" and the message.
+pub(crate) fn last_panic(log: &str) -> Option<Panic> {
+    let lines: Vec<&str> = log.lines().collect();
+    let is_one = |line: &&str| line.starts_with("fusiond ") && line.ends_with(", a panic:");
+    let place = lines.iter().rposition(is_one)?;
+    let version = lines[place].split(' ').nth(1)?.to_owned();
+    let at = lines[place].rsplit_once(" at ")?.1.strip_suffix(", a panic:")?.to_owned();
+    let mut said = lines[place + 1..].iter().skip_while(|line| line.is_empty());
+    let thread = said.next().and_then(|line| line.split_once("panicked at ")).map(|(_, place)| place);
+    let words: Vec<&str> = thread.into_iter().chain(said.next().copied()).collect();
+    Some(Panic { version, at, words: words.join(" ") })
+}
+
 /// The path that `xcode-select -p` or `xcrun -f` found.
 pub(crate) fn found_path(ran: &Ran) -> Option<&str> {
     match ran {
@@ -83,6 +108,21 @@ mod tests {
 
     fn missing() -> Ran {
         Ran::Not { why: "not there".to_owned() }
+    }
+
+    #[test]
+    fn the_last_panic_is_found_among_other_words() {
+        let log = "fusiond: fusiond can't start: no disk\n\
+                   fusiond 0.9.0 (process 41) at 2026-08-21T12:00:00Z, a panic:\n\nthread 'main' panicked at a.rs:1:2:\nold\n\
+                   fusiond 1.0.0 (process 42) at 2026-08-22T12:00:00Z, a panic:\n\nthread 'x' panicked at b.rs:3:4:\nno luck\nnote: run with\n";
+        let panic = last_panic(log).unwrap();
+        assert_eq!((panic.version.as_str(), panic.at.as_str()), ("1.0.0", "2026-08-22T12:00:00Z"));
+        assert_eq!(panic.words, "b.rs:3:4: no luck");
+        assert_eq!(last_panic("fusiond: no disk\n"), None);
+        assert_eq!(
+            last_panic("fusiond 1.0.0 (process 42) at 2026-08-22T12:00:00Z, a panic:").unwrap().words,
+            ""
+        );
     }
 
     #[test]

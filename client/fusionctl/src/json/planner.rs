@@ -3,11 +3,12 @@
 use fusion_client::v1;
 use serde::Serialize;
 
-use super::shared::{filled, some_time, time};
+use super::shared::{filled, some_time, time, word};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Planner {
     decision: String,
+    verdict: Option<String>,
     next_shape: Option<String>,
     looks_again_at: Option<String>,
     credit_ms: f64,
@@ -49,6 +50,7 @@ impl From<&v1::PlannerStatus> for Planner {
     fn from(planner: &v1::PlannerStatus) -> Self {
         Self {
             decision: planner.decision.clone(),
+            verdict: verdict(planner),
             next_shape: filled(&planner.next_shape),
             looks_again_at: some_time(planner.looks_again_at_unix_ms),
             credit_ms: planner.credit_ms,
@@ -60,6 +62,12 @@ impl From<&v1::PlannerStatus> for Planner {
             paused_until: some_time(planner.paused_until_unix_ms),
         }
     }
+}
+
+/// What was decided, in a word; nothing from a daemon that is older, or newer and says what this version doesn't know.
+fn verdict(planner: &v1::PlannerStatus) -> Option<String> {
+    let verdict = Some(planner.verdict()).filter(|verdict| *verdict != v1::PlannerVerdict::Unspecified);
+    verdict.map(|verdict| word(verdict.as_str_name(), "PLANNER_VERDICT_"))
 }
 
 impl From<&v1::StaleShape> for Stale {

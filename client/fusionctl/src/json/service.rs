@@ -5,6 +5,8 @@ use fusion_service::installation::{Installation, Kept as KeptPlace, Step};
 use fusion_service::manager::{ManagerKind, ManagerState};
 use serde::Serialize;
 
+use crate::json::status::Started;
+
 /// Who looks after the daemon.
 #[derive(Debug, Serialize)]
 pub(crate) struct Managed {
@@ -31,10 +33,20 @@ pub(crate) struct Installed {
     state_directory: String,
     configuration_directory: String,
     steps: Vec<String>,
+    kept: Vec<Kept>,
+    /// What answered, if that was waited for.
+    daemon: Option<Started>,
 }
 
 impl Installed {
-    pub(crate) fn new(wanted: &Installation, manager: ManagerKind, steps: &[Step], dry_run: bool) -> Self {
+    pub(crate) fn new(
+        wanted: &Installation,
+        manager: ManagerKind,
+        steps: &[Step],
+        kept: &[KeptPlace],
+        daemon: Option<&Started>,
+        dry_run: bool,
+    ) -> Self {
         let places = &wanted.places;
         Self {
             dry_run,
@@ -46,6 +58,8 @@ impl Installed {
             state_directory: places.state.display().to_string(),
             configuration_directory: places.configuration.display().to_string(),
             steps: steps.iter().map(ToString::to_string).collect(),
+            kept: kept.iter().map(Kept::from).collect(),
+            daemon: daemon.cloned(),
         }
     }
 }
@@ -64,16 +78,19 @@ struct Kept {
     why: &'static str,
 }
 
+impl From<&KeptPlace> for Kept {
+    fn from(kept: &KeptPlace) -> Self {
+        Self { path: kept.path.display().to_string(), why: kept.why }
+    }
+}
+
 impl Uninstalled {
     pub(crate) fn new(steps: &[Step], kept: &[KeptPlace], purge: bool, dry_run: bool) -> Self {
         Self {
             dry_run,
             purge,
             steps: steps.iter().map(ToString::to_string).collect(),
-            kept: kept
-                .iter()
-                .map(|kept| Kept { path: kept.path.display().to_string(), why: kept.why })
-                .collect(),
+            kept: kept.iter().map(Kept::from).collect(),
         }
     }
 }

@@ -96,7 +96,7 @@ struct Ended {
 }
 
 /// The daemon runs.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Started {
     pub(crate) pid: u32,
     pub(crate) version: String,

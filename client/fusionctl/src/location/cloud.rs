@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use fusion_calibrations::sharing::bundle::MAX_BUNDLE_BYTES;
 use object_store::path::Path;
-use object_store::{Error, ObjectStore, ObjectStoreExt as _, ObjectStoreScheme};
+use object_store::{
+    Error, ObjectStore, ObjectStoreExt as _, ObjectStoreScheme, PutMode, PutPayload, PutResult,
+};
 use tokio::time::timeout;
 use url::Url;
 
@@ -64,16 +66,16 @@ impl Remote {
     pub(super) async fn write(&self, bytes: Vec<u8>, existing: Existing) -> Result<(), LocationError> {
         self.within("writing", async {
             let (store, path) = self.open()?;
-            if existing == Existing::Keep {
-                // Not every store can refuse to replace, so it is looked before: two that write at once are not told apart.
-                match store.head(&path).await {
-                    Err(Error::NotFound { .. }) => {}
-                    Err(error) => return Err(error),
-                    Ok(_) => return Ok(Err(LocationError::Exists { place: self.to_string() })),
+            let placed = match existing {
+                Existing::Replace => store.put(&path, bytes.into()).await,
+                Existing::Keep => put_new(store.as_ref(), &path, bytes.into()).await,
+            };
+            match placed {
+                Err(Error::AlreadyExists { .. }) => {
+                    Ok(Err(LocationError::Exists { place: self.to_string() }))
                 }
+                other => other.map(|_| Ok(())),
             }
-            store.put(&path, bytes.into()).await?;
-            Ok(Ok(()))
         })
         .await?
     }
@@ -118,6 +120,22 @@ impl Remote {
             behind = cause.source();
         }
         words.replace(self.0.as_str(), &self.to_string())
+    }
+}
+
+/// Puts an object where there is none. Some servers can't be told that, and others don't listen: so it is looked before.
+async fn put_new(store: &dyn ObjectStore, path: &Path, bytes: PutPayload) -> Result<PutResult, Error> {
+    match store.head(path).await {
+        Err(Error::NotFound { .. }) => {}
+        Err(error) => return Err(error),
+        Ok(_) => {
+            let source = "it was looked for".into();
+            return Err(Error::AlreadyExists { path: path.to_string(), source });
+        }
+    }
+    match store.put_opts(path, bytes.clone(), PutMode::Create.into()).await {
+        Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => store.put(path, bytes).await,
+        other => other,
     }
 }
 

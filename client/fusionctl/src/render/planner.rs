@@ -4,24 +4,19 @@ use fusion_client::v1;
 
 use super::{moments, words};
 
-/// What ends a decision that says when the next look is: [`next`] says that as well.
-const NEXT_LOOK: &str = "; next look at ";
-/// What a decision says that rests on nothing but the pause: [`paused`] says that as well.
-const PAUSED: &str = "measuring is paused";
 /// So many troubles are told; of the others, how many there are.
 const TROUBLES: usize = 3;
 
-/// The decision; paused or not is said first, because only a person changes it.
+/// The decision; paused or not is said first, because only a person changes it. When the next look is, [`next`] says.
 pub(crate) fn decision(planner: &v1::PlannerStatus, now_unix_ms: u64) -> String {
-    let decision = words::plain(&planner.decision);
-    let decision = match decision.rsplit_once(NEXT_LOOK) {
-        Some((before, _)) => before.to_owned(),
-        None => decision,
+    let decision = match planner.verdict() {
+        v1::PlannerVerdict::Unspecified | v1::PlannerVerdict::Measure => words::plain(&planner.decision),
+        _ => format!("not now: {}", words::plain(&planner.because)),
     };
-    match planner.paused {
-        false => decision,
-        true if decision.contains(PAUSED) => paused(planner, now_unix_ms),
-        true => format!("{}; {decision}", paused(planner, now_unix_ms)),
+    match (planner.paused, planner.verdict()) {
+        (false, _) => decision,
+        (true, v1::PlannerVerdict::Paused) => paused(planner, now_unix_ms),
+        (true, _) => format!("{}; {decision}", paused(planner, now_unix_ms)),
     }
 }
 
@@ -71,18 +66,13 @@ pub(crate) fn next(planner: &v1::PlannerStatus, now_unix_ms: u64) -> String {
             let when = moments::until(look, now_unix_ms).unwrap_or_else(|| "now".to_owned());
             format!("nothing; looked at again {when}")
         }
-        (shape, 0) if !waits(planner) => format!("{shape}, now"),
+        (shape, 0) if planner.verdict() == v1::PlannerVerdict::Measure => format!("{shape}, now"),
         (shape, 0) => format!("{shape}, when something changes"),
         (shape, look) => match moments::until(look, now_unix_ms) {
             Some(when) => format!("{shape}, {when} at the earliest"),
             None => format!("{shape}, any moment"),
         },
     }
-}
-
-/// A planner that measures says so with "now"; it doesn't look again before the end.
-fn waits(planner: &v1::PlannerStatus) -> bool {
-    !planner.decision.starts_with("now ")
 }
 
 /// How many shapes should be measured, and the most frequent reason; nothing to say where nothing is wanted.
@@ -147,6 +137,8 @@ mod tests {
     fn planner() -> v1::PlannerStatus {
         v1::PlannerStatus {
             decision: "not now: a client is busy (pid 7); next look at 2026-01-02 03:04:25 UTC".to_owned(),
+            verdict: v1::PlannerVerdict::ClientBusy.into(),
+            because: "a client is busy (pid 7)".to_owned(),
             next_shape: "8x8x8 f32 nk".to_owned(),
             looks_again_at_unix_ms: NOW + 20_000,
             credit_ms: 400.0,
@@ -170,10 +162,24 @@ mod tests {
     }
 
     #[test]
+    fn an_older_daemon_is_quoted() {
+        let old = v1::PlannerStatus { verdict: 0, because: String::new(), ..planner() };
+        assert_eq!(decision(&old, NOW), old.decision);
+        let newer = v1::PlannerStatus { verdict: 99, ..planner() };
+        assert_eq!(decision(&newer, NOW), newer.decision);
+    }
+
+    #[test]
     fn what_comes_next_depends_on_what_is_waited_for() {
         let waiting = v1::PlannerStatus { looks_again_at_unix_ms: 0, ..planner() };
         assert_eq!(next(&waiting, NOW), "8x8x8 f32 nk, when something changes");
-        let runs = v1::PlannerStatus { decision: "now 8x8x8 f32 nk: stale".to_owned(), ..waiting };
+        let runs = v1::PlannerStatus {
+            decision: "now 8x8x8 f32 nk: stale".to_owned(),
+            verdict: v1::PlannerVerdict::Measure.into(),
+            because: String::new(),
+            ..waiting
+        };
+        assert_eq!(decision(&runs, NOW), "now 8x8x8 f32 nk: stale");
         assert_eq!(next(&runs, NOW), "8x8x8 f32 nk, now");
         let nothing = v1::PlannerStatus { next_shape: String::new(), ..planner() };
         assert_eq!(next(&nothing, NOW), "nothing; looked at again in 20 s");
@@ -186,10 +192,7 @@ mod tests {
         let paused = v1::PlannerStatus { paused: true, ..planner() };
         let text = "paused until 'fusionctl resume'; not now: a client is busy (pid 7)";
         assert_eq!(decision(&paused, NOW), text);
-        let only = v1::PlannerStatus {
-            decision: "not now: measuring is paused ('fusionctl resume' ends that)".to_owned(),
-            ..paused.clone()
-        };
+        let only = v1::PlannerStatus { verdict: v1::PlannerVerdict::Paused.into(), ..paused.clone() };
         assert_eq!(decision(&only, NOW), "paused until 'fusionctl resume'");
         let brief = v1::PlannerStatus { paused_until_unix_ms: NOW + 1_740_000, ..paused };
         assert!(decision(&brief, NOW).starts_with("paused, goes on in 29 min; "));

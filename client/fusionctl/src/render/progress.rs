@@ -1,4 +1,4 @@
-//! The progress of a calibration, on stderr. indicatif hides it where stderr is no terminal.
+//! Progress, on stderr. indicatif hides it where stderr is no terminal.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -11,6 +11,32 @@ use crate::output::Output;
 
 /// Steps of the bar per shape, so that it moves while a shape is measured.
 const STEPS: u64 = 100;
+/// How often what moves by itself is drawn.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Something that is waited for, and for how long it was.
+pub(crate) struct Waiting(ProgressBar);
+
+impl Waiting {
+    pub(crate) fn new(what: &'static str, output: Output) -> Self {
+        let bar = ProgressBar::with_draw_target(None, target(output));
+        if let Ok(style) = ProgressStyle::with_template(" {spinner} {wide_msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.set_message(what);
+        bar.enable_steady_tick(TICK);
+        Self(bar)
+    }
+
+    /// Leaves no trace.
+    pub(crate) fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn target(output: Output) -> ProgressDrawTarget {
+    if output.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
+}
 
 /// A bar over all shapes of a job.
 pub(crate) struct Progress {
@@ -22,13 +48,12 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(shapes: usize, output: Output) -> Self {
-        let target = if output.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(Some(shapes as u64 * STEPS), target);
+        let bar = ProgressBar::with_draw_target(Some(shapes as u64 * STEPS), target(output));
         // A literal that a test draws with.
         if let Ok(style) = ProgressStyle::with_template(" {spinner} [{bar:24}] {wide_msg} {elapsed}") {
             bar.set_style(style.progress_chars("=> "));
         }
-        bar.enable_steady_tick(Duration::from_millis(200));
+        bar.enable_steady_tick(TICK);
         Self { bar, shapes, now: RefCell::default() }
     }
 

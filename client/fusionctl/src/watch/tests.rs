@@ -143,7 +143,7 @@ fn a_quiet_paused_daemon_has_room_for_events() {
     let planner = v1::PlannerStatus {
         paused: true,
         paused_until_unix_ms: NOW + 1740 * SECOND,
-        decision: "not now: measuring is paused ('fusionctl resume' ends that)".to_owned(),
+        verdict: v1::PlannerVerdict::Paused.into(),
         duty: 0.0,
         ..v1::PlannerStatus::default()
     };

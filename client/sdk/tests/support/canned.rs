@@ -60,6 +60,8 @@ pub fn planner() -> v1::PlannerStatus {
     v1::PlannerStatus {
         decision: "not now: the duty budget has 0.4 s, and 512x896x4864 takes up to 0.6 s; next look at 2026-01-02 03:04:25 UTC"
             .to_owned(),
+        verdict: v1::PlannerVerdict::NoCredit.into(),
+        because: "the duty budget has 0.4 s, and 512x896x4864 takes up to 0.6 s".to_owned(),
         next_shape: "512x896x4864 f32 nk".to_owned(),
         looks_again_at_unix_ms: THEN + 20_000,
         credit_ms: 400.0,

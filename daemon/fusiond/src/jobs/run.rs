@@ -1,11 +1,9 @@
 //! One job on its way through its shapes.
 
 use fusion_calibrations::estimate::Provenance;
-use fusion_calibrations::lookup::Query;
-use fusion_calibrations::search::{Known, Start, points};
 use fusion_calibrations::shape::Shape;
 
-use super::{Freshness, JobError, JobEvent, JobView, Jobs, Measurer, QueuedJob, READ_LIMIT, Tally, Workshop};
+use super::{Freshness, JobError, JobEvent, JobView, Jobs, Measurer, QueuedJob, READ_LIMIT, Tally};
 use crate::canary::Sung;
 use crate::machine::{Machine, MachineError};
 use crate::measure::{self, MeasureError, Measured, Plan};
@@ -159,7 +157,8 @@ impl<'a> Run<'a> {
     async fn measure(&mut self, index: usize, shape: Shape) -> Result<Measured, MeasureError> {
         let (machine, identity) = self.machine.as_mut().expect("a machine was just started");
         let workshop = &self.jobs.workshop;
-        let plan = plan(workshop, identity, shape, self.job.request.machine_ms);
+        let conditions = workshop.sensors.conditions();
+        let plan = Plan::new(&workshop.table, identity, shape, conditions, self.job.request.machine_ms);
         let events = &self.job.events;
         let progress = |calls, most_calls| {
             // Progress may be lost to a slow reader: the next one tells more.
@@ -201,23 +200,4 @@ impl<'a> Run<'a> {
             _ => Err(JobError::Cancelled),
         }
     }
-}
-
-/// What is known before a shape is measured. The search starts from this very shape by another engine or under other conditions, else from what the
-/// nearest knowledge predicts.
-fn plan(workshop: &Workshop, identity: &Identity, shape: Shape, machine_ms: f64) -> Plan {
-    let records = workshop.table.of_chip(&identity.chip);
-    let conditions = workshop.sensors.conditions();
-    let rule = workshop.table.row_rule(&identity.chip);
-    let query = Query { shape, chip: &identity.chip, engine: &identity.engine, conditions };
-    let answer = crate::table::answer(&records, &query, &rule);
-    let start = match (answer.estimate, answer.lines) {
-        (Some(estimate), _) if estimate.shape == shape => Start::Warm(Known::from(estimate)),
-        (_, Some(lines)) => Start::Prior(lines),
-        _ => Start::Cold,
-    };
-    let before = workshop.table.exact(identity, shape, conditions);
-    let cliff_evidence =
-        before.map(|record| points::cliff_evidence(&record.samples, shape)).unwrap_or_default();
-    Plan { shape, start, rule, cliff_evidence, machine_ms }
 }

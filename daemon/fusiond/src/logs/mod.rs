@@ -126,7 +126,8 @@ pub fn log_panics() {
         let message =
             text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
         tracing::error!(place, "a panic: {message}");
-        eprintln!("fusiond {} (process {}):", env!("CARGO_PKG_VERSION"), std::process::id());
+        let (version, pid, now) = (env!("CARGO_PKG_VERSION"), std::process::id(), jiff::Timestamp::now());
+        eprintln!("fusiond {version} (process {pid}) at {now:.0}, a panic:");
         usual(panic);
     }));
 }

@@ -4,6 +4,9 @@
 //! believed worse than the heat that is claimed, or known where no sensor says. Nothing makes a product too fast, so the reference is the
 //! fastest that was seen: it falls at once and rises slowly.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use fusion_calibrations::conditions::{Conditions, Thermal};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +21,10 @@ const CRAWLING: f64 = 1.8;
 const RISE: f64 = 0.02;
 /// Calls that one canary takes at least: of fewer, an accident can't be told from heat.
 pub const CALLS: usize = 3;
+/// Calls whose slowest takes longer than the fastest by more than this share disagree: five deviations of a quiet machine's call.
+const AGREEMENT: f64 = 0.08;
+/// How long a canary is believed: a heat memory. What it says is known again at the next job.
+const HOLDS: Duration = Duration::from_secs(600);
 
 /// How fast the machine is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +53,36 @@ impl Pace {
     /// The conditions that are believed where the sensors claim `claimed`.
     pub fn corrects(self, claimed: Conditions) -> Conditions {
         Conditions { thermal: claimed.thermal.max(self.implies()), ..claimed }
+    }
+
+    /// What is believed so long after the canary that found this pace.
+    pub fn corrects_after(self, age: Duration, claimed: Conditions) -> Conditions {
+        // A full pace implies nothing that the sensors don't say.
+        if self == Self::Full || age >= HOLDS { claimed } else { self.corrects(claimed) }
+    }
+}
+
+/// The references of a machine, by engine.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct References(BTreeMap<String, Reference>);
+
+impl References {
+    /// Judges a canary's calls, and learns from them. Calls that disagree say nothing: a machine that others use is uneven, one that throttles is
+    /// evenly slow.
+    pub fn judge(&mut self, engine: &str, calls_ms: &[f64]) -> Option<Pace> {
+        let fastest = calls_ms.iter().copied().fold(f64::INFINITY, f64::min);
+        let slowest = calls_ms.iter().copied().fold(0.0, f64::max);
+        if slowest.is_infinite() || slowest > fastest * (1.0 + AGREEMENT) {
+            return None;
+        }
+        match self.0.get_mut(engine) {
+            Some(reference) => reference.judge(calls_ms),
+            None => {
+                self.0.insert(engine.to_owned(), Reference::first(calls_ms)?);
+                Some(Pace::Full)
+            }
+        }
     }
 }
 
@@ -115,6 +152,16 @@ mod tests {
         assert_eq!(Pace::Full.corrects(Conditions::default()), claimed);
         assert_eq!(reference.judge(&[1.0, 1.0]), None);
         assert_eq!(reference.judge(&[f64::NAN, 0.0, -1.0, 2.0, 2.0]), None);
+    }
+
+    #[test]
+    fn a_canary_is_believed_for_a_heat_memory() {
+        let claimed = Conditions { thermal: Thermal::Nominal, ..Conditions::default() };
+        let after = |pace: Pace, age| pace.corrects_after(age, claimed).thermal;
+        assert_eq!(after(Pace::VerySlow, HOLDS / 2), Thermal::Heavy);
+        assert_eq!(after(Pace::VerySlow, HOLDS), Thermal::Nominal);
+        let unknown = Pace::Full.corrects_after(Duration::ZERO, Conditions::default());
+        assert_eq!(unknown.thermal, Thermal::Unknown);
     }
 
     #[test]

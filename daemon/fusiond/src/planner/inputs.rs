@@ -48,9 +48,10 @@ pub enum WorkerState {
 }
 
 /// What holds the planner back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hold {
     /// Nobody does.
+    #[default]
     Released,
     /// Until a moment, or until resumed.
     Paused {

@@ -15,15 +15,15 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
 use super::measuring_lock::MeasuringLock;
-use super::recent::{self, Recent};
+use super::recent;
 use super::wants::Served;
 use super::{View, now, state_file};
 use crate::clients::Activity;
 use crate::configuration;
 use crate::jobs::{Board, Freshness, JobError, JobEvent, JobHandle, JobRequest, Measurer};
 use crate::planner::{
-    self, Cause, ClientActivity, Decision, Inputs, Interest, Job, Load, Lock, Moment, Policy, Share, Subject,
-    Want, WorkerState,
+    self, Cause, ClientActivity, Decision, Hold, Inputs, Interest, Job, Load, Lock, Moment, Policy, Share,
+    Subject, Want, WorkerState,
 };
 use crate::sensors::{Observed, Sensors as _};
 use crate::service::Parts;
@@ -42,7 +42,6 @@ pub async fn run(parts: Arc<Parts>) {
         changes: Changes::of(&parts),
         parts,
         lock: None,
-        recent: Recent::default(),
         clocks: Clocks::now(),
         rested_since: None,
         identity: None,
@@ -54,14 +53,13 @@ pub async fn run(parts: Arc<Parts>) {
         () = driver.work() => {}
         () = drain.cancelled() => {}
     }
-    driver.keep_budget();
+    driver.keep_state();
 }
 
 struct Driver {
     parts: Arc<Parts>,
     changes: Changes,
     lock: Option<MeasuringLock>,
-    recent: Recent,
     clocks: Clocks,
     /// When the last busy client turned idle.
     rested_since: Option<Moment>,
@@ -173,6 +171,7 @@ impl Driver {
     /// Asks, with what others were just seen to use, and shows the answer.
     fn ask(&mut self, others: Option<f64>) -> Asked {
         let (at, observed) = (now(), self.parts.sensors.last());
+        let hold = self.parts.recalibration.hold();
         let clients = self.clients(at);
         let inputs = Inputs {
             now: at,
@@ -185,7 +184,7 @@ impl Driver {
             } else {
                 WorkerState::Free
             },
-            hold: self.hold(),
+            hold: self.holds(hold),
             wants: &[],
         };
         let measurers = self.measurers();
@@ -197,7 +196,7 @@ impl Driver {
         });
         let asked: Vec<Asked> = asked.collect();
         self.served = asked.iter().flat_map(|asked| asked.served(self.identity.as_ref())).collect();
-        let view = self.view(at, &asked);
+        let view = self.view(at, hold, &asked);
         self.parts.recalibration.view.send_replace(view);
         let place = chosen(&asked);
         asked.into_iter().nth(place).expect("it is the place of one of them")
@@ -223,11 +222,15 @@ impl Driver {
 
     fn clients(&mut self, at: Moment) -> ClientActivity {
         let attached = self.parts.clients.list();
+        let mut news = false;
         for (_, client) in &attached {
             // What another engine's worker measures is wanted of that one only, and only while its client is there.
             if self.parts.measurer(&client.introduction).0 == Measurer::Own {
-                self.recent.see(&client.introduction, at);
+                news |= self.parts.recalibration.recent().see(&client.introduction, at);
             }
+        }
+        if news {
+            self.keep_state();
         }
         let mut busy = attached.iter().filter(|(_, client)| client.activity == Activity::Busy);
         match busy.next() {
@@ -256,7 +259,8 @@ impl Driver {
         }
         let configuration = Arc::clone(&self.parts.configuration.borrow().configuration);
         let configured = configuration.wanted.iter().map(|wanted| (wanted.shape, Interest::Configured));
-        let recent = self.recent.shapes(at).map(|shape| (shape, Interest::Recent));
+        let recent = self.parts.recalibration.recent().shapes(at);
+        let recent = recent.into_iter().map(|shape| (shape, Interest::Recent));
         served.wants(attached.chain(recent).chain(configured))
     }
 
@@ -275,7 +279,7 @@ impl Driver {
         if self.lock.is_some() { Lock::Held } else { Lock::Elsewhere(None) }
     }
 
-    fn view(&self, at: Moment, all: &[Asked]) -> View {
+    fn view(&self, at: Moment, hold: Hold, all: &[Asked]) -> View {
         let mut planners = self.parts.recalibration.planners();
         let (mut stale, mut troubles) = (Vec::new(), Vec::new());
         for Asked { by, wants, .. } in all {
@@ -301,6 +305,8 @@ impl Driver {
         let conditions = self.parts.sensors.last().conditions();
         View {
             decision: asked.to_string(),
+            decided: Some(decision.clone()),
+            hold,
             next,
             until_unix_ms: until.map(Moment::unix_ms),
             credit_ms: planner.credit_ms(at),
@@ -345,12 +351,13 @@ impl Driver {
                 End::Interrupted => planner.failed(now(), Subject::Shape(job.shape), Cause::Interrupted),
             }
         }
-        self.keep_budget();
+        self.keep_state();
     }
 
-    fn hold(&self) -> planner::Hold {
-        match self.parts.recalibration.hold() {
-            planner::Hold::Released if self.parts.table.is_withheld() => planner::Hold::Throttled,
+    /// What holds the planner back: a person, or what a self-test found.
+    fn holds(&self, hold: Hold) -> Hold {
+        match hold {
+            Hold::Released if self.parts.table.is_withheld() => Hold::Throttled,
             hold => hold,
         }
     }
@@ -375,7 +382,7 @@ impl Driver {
             tokio::select! {
                 _ = busy.wait_for(|busy| *busy > 0) => {}
                 _ = conditions.wait_for(|observed: &Observed| observed.conditions() != job.conditions) => {}
-                _ = hold.wait_for(|hold| *hold != planner::Hold::Released) => {}
+                _ = hold.wait_for(|hold| *hold != Hold::Released) => {}
             }
         };
         let end = tokio::select! {
@@ -409,7 +416,7 @@ impl Driver {
         }
     }
 
-    fn keep_budget(&self) {
+    fn keep_state(&self) {
         let state = self.parts.recalibration.planners().own().state(now());
         if let Err(error) = self.keep(&state) {
             tracing::warn!("the planner's budget can't be kept: {error}");
@@ -417,7 +424,8 @@ impl Driver {
     }
 
     fn keep(&self, state: &planner::PlannerState) -> std::io::Result<()> {
-        state_file::write(&self.parts.settings.state_directory, state)
+        let recent = self.parts.recalibration.recent();
+        state_file::write(&self.parts.settings.state_directory, state, &recent)
     }
 }
 
@@ -498,7 +506,7 @@ struct Changes {
     observed: watch::Receiver<Observed>,
     configuration: watch::Receiver<configuration::Current>,
     identity: watch::Receiver<Option<Identity>>,
-    hold: watch::Receiver<planner::Hold>,
+    hold: watch::Receiver<Hold>,
     board: watch::Receiver<Board>,
     commits: broadcast::Receiver<Arc<Record>>,
 }

@@ -21,7 +21,7 @@ mod wants;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::lines::Lines;
@@ -32,24 +32,29 @@ use crate::clients::Introduction;
 use crate::configuration::ClientWorkers;
 use crate::jobs::Measurer;
 use crate::measure::unix_ms;
-use crate::planner::{Freshness, Hold, Known, Moment, Planner, Policy, Staleness};
+use crate::planner::{Decision, Freshness, Hold, Known, Moment, Planner, Policy, Staleness};
 use crate::table::Identity;
 
 use measurers::Planners;
 
 pub use driver::run;
 pub use measuring_lock::default_path as default_measuring_lock;
+pub use recent::Recent;
+pub use state_file::{Kept, KeptError, to_text as kept_text};
+pub use wants::Served;
 
-/// The planner of this machine, with the budget that was kept in `state_directory`.
-pub fn planner(state_directory: &Path, conditions: Conditions) -> Planner {
-    Planner::new(Policy::default(), state_file::read(state_directory), now(), conditions)
-}
+/// How long a person waits for the decision that follows a command. It takes a look at the processors and the end of a job, together well below a second.
+const DECIDES_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the planner does, for people.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct View {
     /// What it decided last, in words.
     pub decision: String,
+    /// That decision; `None` before the first.
+    pub decided: Option<Decision>,
+    /// What held it back then.
+    pub hold: Hold,
     /// The shape that is measured, or comes next; `None` if nothing is due.
     pub next: Option<Shape>,
     /// When it looks again, in ms since 1970 (UTC), if it named a moment.
@@ -70,15 +75,19 @@ pub struct View {
 #[derive(Debug)]
 pub struct Recalibration {
     planners: Mutex<Planners>,
+    recent: Mutex<Recent>,
     hold: watch::Sender<Hold>,
     view: watch::Sender<View>,
 }
 
 impl Recalibration {
-    /// Around a planner.
-    pub fn new(planner: Planner) -> Arc<Self> {
+    /// With what was kept in `state_directory`.
+    pub fn open(state_directory: &Path, conditions: Conditions) -> Arc<Self> {
+        let Kept { planner, recent } = Kept::read(state_directory);
+        let planner = Planner::new(Policy::default(), planner, now(), conditions);
         Arc::new(Self {
             planners: Mutex::new(Planners::new(planner)),
+            recent: Mutex::new(recent),
             hold: watch::Sender::new(Hold::Released),
             view: watch::Sender::default(),
         })
@@ -105,6 +114,16 @@ impl Recalibration {
             over
         });
         *self.hold.borrow()
+    }
+
+    /// Waits until a decision was made under the present hold: what a person who changed it wants to see. Not for ever.
+    pub async fn decided(&self) {
+        let hold = self.hold();
+        let mut view = self.view.subscribe();
+        let decided = view.wait_for(|view| view.decided.is_some() && view.hold == hold);
+        if tokio::time::timeout(DECIDES_WITHIN, decided).await.is_err() {
+            tracing::warn!("the planner did not decide within {DECIDES_WITHIN:?}");
+        }
     }
 
     /// What it does.
@@ -138,6 +157,10 @@ impl Recalibration {
 
     fn planners(&self) -> MutexGuard<'_, Planners> {
         self.planners.lock().expect("no holder of this lock panics")
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().expect("no holder of this lock panics")
     }
 }
 

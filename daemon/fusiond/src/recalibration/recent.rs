@@ -1,9 +1,10 @@
-//! Layers that clients ran lately: a program that is started again finds them known.
+//! Layers that clients ran lately: a program that is started again finds them known, also by a daemon that was started again.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fusion_calibrations::shape::Shape;
+use fusion_calibrations::shape::{Layer, Shape, ShapeError};
+use serde::{Deserialize, Serialize};
 
 use crate::clients::Introduction;
 use crate::knowledge::TYPICAL_ROWS;
@@ -15,9 +16,39 @@ const LATELY: Duration = Duration::from_secs(7 * 24 * 3600);
 const MOST: usize = 4096;
 
 /// Shapes of clients, with the moment they were last seen attached.
-#[derive(Debug, Default)]
-pub(super) struct Recent {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recent {
     seen: HashMap<Shape, Moment>,
+}
+
+/// A shape as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Seen {
+    rows: u32,
+    inputs: u32,
+    outputs: u32,
+    format: String,
+    layout: String,
+    seen_at_unix_ms: Moment,
+}
+
+impl Seen {
+    fn new(shape: Shape, at: Moment) -> Self {
+        let layer = shape.layer();
+        Self {
+            rows: shape.rows(),
+            inputs: layer.inputs(),
+            outputs: layer.outputs(),
+            format: layer.format().to_string(),
+            layout: layer.layout().to_string(),
+            seen_at_unix_ms: at,
+        }
+    }
+
+    fn shape(&self) -> Result<Shape, ShapeError> {
+        Layer::new(self.inputs, self.outputs, self.format.parse()?, self.layout.parse()?)?
+            .with_rows(self.rows)
+    }
 }
 
 /// The shapes that a client runs.
@@ -27,13 +58,28 @@ pub(super) fn shapes(client: &Introduction) -> impl Iterator<Item = Shape> {
 }
 
 impl Recent {
-    /// A client is attached now.
-    pub(super) fn see(&mut self, client: &Introduction, now: Moment) {
+    /// What was kept. A shape that can't be read is left out.
+    pub(super) fn restore(kept: &[Seen]) -> Self {
+        let read = |seen: &Seen| Some((seen.shape().ok()?, seen.seen_at_unix_ms));
+        Self { seen: kept.iter().filter_map(read).collect() }
+    }
+
+    /// What to keep, in an order of its own.
+    pub(super) fn to_keep(&self) -> Vec<Seen> {
+        let mut seen: Vec<(Shape, Moment)> = self.seen.iter().map(|(shape, at)| (*shape, *at)).collect();
+        seen.sort_unstable();
+        seen.into_iter().map(|(shape, at)| Seen::new(shape, at)).collect()
+    }
+
+    /// A client is attached now; whether it runs a shape that wasn't remembered.
+    pub fn see(&mut self, client: &Introduction, now: Moment) -> bool {
+        let known = self.seen.len();
         self.seen.extend(shapes(client).map(|shape| (shape, now)));
+        self.seen.len() > known
     }
 
     /// What was seen lately.
-    pub(super) fn shapes(&mut self, now: Moment) -> impl Iterator<Item = Shape> {
+    pub fn shapes(&mut self, now: Moment) -> Vec<Shape> {
         self.seen.retain(|_, at| now.since(*at) < LATELY);
         if self.seen.len() > MOST {
             let mut moments: Vec<Moment> = self.seen.values().copied().collect();
@@ -41,14 +87,14 @@ impl Recent {
             let oldest_kept = moments[moments.len() - MOST];
             self.seen.retain(|_, at| *at >= oldest_kept);
         }
-        self.seen.keys().copied()
+        self.seen.keys().copied().collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fusion_calibrations::shape::{Layer, Layout, WeightFormat};
+    use fusion_calibrations::shape::{Layout, WeightFormat};
 
     fn client(outputs: u32, typical_rows: u32) -> Introduction {
         Introduction {
@@ -67,10 +113,31 @@ mod tests {
         let (mut recent, start) = (Recent::default(), Moment::from_unix_ms(1_000_000));
         recent.see(&client(64, 0), start);
         recent.see(&client(128, 512), start.after(Duration::from_secs(3600)));
-        let mut rows: Vec<u32> = recent.shapes(start.after(LATELY / 2)).map(Shape::rows).collect();
+        let mut rows: Vec<u32> =
+            recent.shapes(start.after(LATELY / 2)).into_iter().map(Shape::rows).collect();
         rows.sort_unstable();
         assert_eq!(rows, [512, TYPICAL_ROWS]);
-        assert_eq!(recent.shapes(start.after(LATELY)).count(), 1);
-        assert_eq!(recent.shapes(start.after(LATELY * 2)).count(), 0);
+        assert_eq!(recent.shapes(start.after(LATELY)).len(), 1);
+        assert_eq!(recent.shapes(start.after(LATELY * 2)).len(), 0);
+    }
+
+    #[test]
+    fn only_what_is_new_is_news() {
+        let (mut recent, start) = (Recent::default(), Moment::from_unix_ms(1_000_000));
+        assert!(recent.see(&client(64, 0), start));
+        assert!(!recent.see(&client(64, 0), start.after(LATELY / 2)));
+        assert!(recent.see(&client(64, 512), start.after(LATELY / 2)));
+    }
+
+    #[test]
+    fn what_is_kept_comes_back_and_nonsense_is_left_out() {
+        let (mut recent, start) = (Recent::default(), Moment::from_unix_ms(1_000_000));
+        recent.see(&client(64, 0), start);
+        recent.see(&client(128, 512), start.after(LATELY));
+        let mut kept = recent.to_keep();
+        assert_eq!(Recent::restore(&kept), recent);
+        kept[0].format = "f3".to_owned();
+        kept[1].rows = 0;
+        assert_eq!(Recent::restore(&kept), Recent::default());
     }
 }

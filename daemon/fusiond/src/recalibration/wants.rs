@@ -13,23 +13,27 @@ use crate::planner::{Interest, Known, Want, measurable};
 use crate::table::{self, Identity};
 
 /// What is served, and for whom.
-pub(super) struct Served<'a> {
-    pub(super) identity: &'a Identity,
-    pub(super) records: &'a [Arc<Record>],
-    pub(super) rule: &'a RowRule,
-    pub(super) conditions: Conditions,
+pub struct Served<'a> {
+    /// Who measures.
+    pub identity: &'a Identity,
+    /// What is stored of the chip.
+    pub records: &'a [Arc<Record>],
+    /// Its row rule.
+    pub rule: &'a RowRule,
+    /// The state of the machine.
+    pub conditions: Conditions,
 }
 
 impl Served<'_> {
     /// What an answer for `shape` rests on.
-    pub(super) fn known(&self, shape: Shape) -> Known {
+    pub fn known(&self, shape: Shape) -> Known {
         let Identity { chip, engine, .. } = self.identity;
         let query = Query { shape, chip, engine, conditions: self.conditions };
         Known::of(&table::answer(self.records, &query, self.rule))
     }
 
     /// The wants: each shape once, with its strongest interest, cut to what one submission can measure.
-    pub(super) fn wants(&self, wanted: impl IntoIterator<Item = (Shape, Interest)>) -> Vec<Want> {
+    pub fn wants(&self, wanted: impl IntoIterator<Item = (Shape, Interest)>) -> Vec<Want> {
         let mut strongest: BTreeMap<Shape, Interest> = BTreeMap::new();
         for (shape, interest) in wanted {
             let shape = measurable(shape, &self.known(shape));

@@ -16,8 +16,6 @@ use crate::planner::canary::Pace;
 
 /// Time between looks while a client is busy. Heat and memory pressure change over seconds to minutes.
 const WHILE_BUSY: Duration = Duration::from_secs(5);
-/// How long a canary is believed: a heat memory. What it says is known again at the next job.
-const PACE_HOLDS: Duration = Duration::from_secs(600);
 /// Clocks that disagree by more than this mean that the machine slept; by less, that they were read one after the other.
 const SLEPT: Duration = Duration::from_millis(500);
 
@@ -91,9 +89,8 @@ impl SensorWatch {
 
     fn corrected(&self, claimed: Conditions) -> Conditions {
         match *self.pace.lock().expect("no holder of this lock panics") {
-            // A full pace implies nothing that the sensors don't say.
-            Some((pace, at)) if pace != Pace::Full && at.elapsed() < PACE_HOLDS => pace.corrects(claimed),
-            _ => claimed,
+            Some((pace, at)) => pace.corrects_after(at.elapsed(), claimed),
+            None => claimed,
         }
     }
 

@@ -328,7 +328,8 @@ impl Parts {
         let revision = *self.clients.revision().borrow();
         let News { gates, locks, resets } = self.gates.whole("");
         let snapshot = self.snapshot(Some(&identity), &everything, revision);
-        Some(v1::Snapshot { gates, gate_locks: locks, gate_resets: resets, ..snapshot })
+        let exploration_available_ms = Some(self.gates.exploration_available_ms());
+        Some(v1::Snapshot { gates, gate_locks: locks, gate_resets: resets, exploration_available_ms, ..snapshot })
     }
 
     fn take_report(&self, member: &Membership, report: &v1::GateReport) -> Result<(), Status> {

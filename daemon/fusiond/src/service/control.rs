@@ -12,7 +12,7 @@ use super::Parts;
 use crate::configuration;
 use crate::jobs::{Board, EndedJob, JobView};
 use crate::measure::unix_ms;
-use crate::planner::{Hold, Moment};
+use crate::planner::{Decision, Hold, Moment, Reason};
 use crate::sensors::{Observed, Sensors};
 use crate::store::Health;
 
@@ -72,12 +72,14 @@ impl Control for ControlService {
         };
         tracing::info!(?until, "paused");
         self.0.recalibration.pause(until);
+        self.0.decided().await;
         Ok(Response::new(v1::PauseReply { planner: Some(self.0.planner_status()) }))
     }
 
     async fn resume(&self, _: Request<v1::ResumeRequest>) -> Result<Response<v1::ResumeReply>, Status> {
         tracing::info!("resumed");
         self.0.recalibration.resume();
+        self.0.decided().await;
         Ok(Response::new(v1::ResumeReply { planner: Some(self.0.planner_status()) }))
     }
 
@@ -99,6 +101,14 @@ impl Control for ControlService {
 }
 
 impl Parts {
+    /// Waits for the decision that follows a command. A daemon that drains decides nothing any more.
+    async fn decided(&self) {
+        tokio::select! {
+            () = self.recalibration.decided() => {}
+            () = self.drain.cancelled() => {}
+        }
+    }
+
     fn planner_status(&self) -> v1::PlannerStatus {
         let view = self.recalibration.view();
         let (paused, until) = match self.recalibration.hold() {
@@ -107,6 +117,11 @@ impl Parts {
         };
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         v1::PlannerStatus {
+            verdict: view.decided.as_ref().map_or(v1::PlannerVerdict::Unspecified, verdict).into(),
+            because: match &view.decided {
+                Some(Decision::NotNow { because, .. }) => because.to_string(),
+                Some(Decision::Run(_)) | None => String::new(),
+            },
             decision: view.decision,
             next_shape: view.next.map(|shape| shape.to_string()).unwrap_or_default(),
             looks_again_at_unix_ms: view.until_unix_ms.unwrap_or(0),
@@ -174,6 +189,34 @@ impl Parts {
             readings: Some(readings(&observed, self.sensors.source())),
             self_test: self.self_tests.status(),
         }
+    }
+}
+
+fn verdict(decision: &Decision) -> v1::PlannerVerdict {
+    use v1::PlannerVerdict as Verdict;
+    let because = match decision {
+        Decision::Run(_) => return Verdict::Measure,
+        Decision::NotNow { because, .. } => because,
+    };
+    match because {
+        Reason::NothingToDo { .. } => Verdict::NothingToDo,
+        Reason::Paused => Verdict::Paused,
+        Reason::Throttled => Verdict::Throttled,
+        Reason::LockedElsewhere(_) => Verdict::LockedElsewhere,
+        Reason::Measuring => Verdict::Measuring,
+        Reason::ClientBusy { .. } => Verdict::ClientBusy,
+        Reason::ClientsPause => Verdict::ClientsPause,
+        Reason::LowPowerMode => Verdict::LowPowerMode,
+        Reason::Hot(_) => Verdict::Hot,
+        Reason::MemoryCritical => Verdict::MemoryCritical,
+        Reason::ConditionsSettle(_) => Verdict::ConditionsSettle,
+        Reason::OthersBusy { .. } => Verdict::OthersBusy,
+        Reason::NoDuty(_) => Verdict::NoDuty,
+        Reason::WorkerBacksOff(_) => Verdict::WorkerBacksOff,
+        Reason::BacksOff { .. } => Verdict::BacksOff,
+        Reason::NoMemory { .. } => Verdict::NoMemory,
+        Reason::TooCostly { .. } => Verdict::TooCostly,
+        Reason::NoCredit { .. } => Verdict::NoCredit,
     }
 }
 

@@ -63,6 +63,8 @@ fn main() {
             an_attached_clients_layers_are_measured_while_it_rests
             the_state_of_the_machine_holds_it_back
             a_person_pauses_it_and_goes_on
+            a_command_is_answered_with_the_decision_that_follows_it
+            what_clients_ran_lately_is_wanted_by_the_next_daemon
             one_daemon_of_a_machine_measures
             a_worker_that_fails_is_left_alone_for_a_while
             the_budget_outlives_the_daemon
@@ -154,6 +156,9 @@ fn main() {
         supervised:
             on_the_managers_socket_clients_wait_for_the_daemon
             who_waits_for_a_daemon_that_can_not_start_is_told_why
+            a_command_line_that_can_not_be_read_is_given_up_too
+            a_socket_that_is_handed_over_is_used_without_a_word
+            a_panic_is_kept_with_its_time_and_counts
             a_socket_that_can_not_be_taken_over_is_given_up_too
             a_daemon_beside_another_says_which_one_runs
             a_replaced_program_is_started_again_and_clients_ride_through

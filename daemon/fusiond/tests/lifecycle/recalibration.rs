@@ -119,6 +119,43 @@ pub async fn a_person_pauses_it_and_goes_on() {
     eventually("the end of the pause", async || (estimates(&daemon).await == 3).then_some(())).await;
 }
 
+pub async fn a_command_is_answered_with_the_decision_that_follows_it() {
+    let place = Place::new();
+    configure(&place, "shapes/mine.toml", MINE);
+    // Something is due all the time, and nothing but the heat and the person decide.
+    let daemon = start(&place, "steady", "power = 'ac'\nthermal = 'heavy'").await;
+    let client = daemon.client().await;
+    says(&daemon, "the machine is hot").await;
+    for _ in 0..5 {
+        let paused = client.pause(None).await.unwrap();
+        assert_eq!(paused.verdict(), v1::PlannerVerdict::Paused, "{paused:?}");
+        assert!(paused.paused && paused.because.contains("measuring is paused"), "{paused:?}");
+        let resumed = client.resume().await.unwrap();
+        assert_eq!(resumed.verdict(), v1::PlannerVerdict::Hot, "{resumed:?}");
+        assert!(!resumed.paused && resumed.decision.contains(&resumed.because), "{resumed:?}");
+    }
+}
+
+pub async fn what_clients_ran_lately_is_wanted_by_the_next_daemon() {
+    let place = Place::new();
+    let hot = "power = 'ac'\nthermal = 'heavy'";
+    let mut daemon = start(&place, "steady", hot).await;
+    let options = Options { typical_rows: 512, ..attachment::options(&place) };
+    let (attachment, _) = attachment::attach(options).await;
+    let wanted = async |daemon: &Daemon| planner(daemon).await.wanted;
+    eventually("the client's layers", async || (wanted(&daemon).await == 2).then_some(())).await;
+    drop(attachment);
+    daemon.signal("-KILL");
+    daemon.ended().await;
+    let mut daemon = start(&place, "steady", hot).await;
+    eventually("the layers of before", async || (wanted(&daemon).await == 2).then_some(())).await;
+    daemon.signal("-KILL");
+    daemon.ended().await;
+    fs::write(place.state().join("planner.json"), "{").unwrap();
+    let daemon = start(&place, "steady", hot).await;
+    says(&daemon, "nobody wants anything measured").await;
+}
+
 pub async fn one_daemon_of_a_machine_measures() {
     let place = Place::new();
     configure(&place, "shapes/mine.toml", MINE);

@@ -21,11 +21,18 @@ fn bound(place: &Place) -> UnixListener {
     UnixListener::bind(place.socket().as_path()).unwrap()
 }
 
-/// Starts as systemd does: the socket as descriptor 3, and in the environment for whom it is.
+/// Starts as the units of `fusionctl install` have systemd do it.
 fn activated(command: &Command, socket: &UnixListener) -> Command {
+    let mut activated = handed_over(command, socket);
+    activated.arg("--systemd");
+    activated
+}
+
+/// Starts as systemd does for any program: the socket as descriptor 3, and in the environment for whom it is.
+fn handed_over(command: &Command, socket: &UnixListener) -> Command {
     let mut activated = Command::new("sh");
     let script = r#"exec 3<&0 0</dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec "$@""#;
-    activated.args(["-c", script, "sh"]).arg(command.get_program()).args(command.get_args()).arg("--systemd");
+    activated.args(["-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
     activated.stdin(Stdio::from(OwnedFd::from(socket.try_clone().unwrap()))).stderr(Stdio::piped());
     activated
 }
@@ -86,6 +93,66 @@ pub async fn who_waits_for_a_daemon_that_can_not_start_is_told_why() {
     let child = activated(&place.command("steady"), &socket).spawn().unwrap();
     let daemon = Daemon { child, socket: place.socket() };
     Client::connect_with(&daemon.socket, patient()).await.unwrap();
+}
+
+pub async fn a_command_line_that_can_not_be_read_is_given_up_too() {
+    let place = Place::new();
+    let socket = bound(&place);
+    for count in 1..=MOST_FAILED_STARTS + 1 {
+        let path = place.socket();
+        let waiting = tokio::spawn(async move { Client::connect_with(&path, patient()).await });
+        let mut command = place.command("steady");
+        // As the unit of another version may say.
+        command.arg("--of-another-version");
+        let mut child = activated(&command, &socket).spawn().unwrap();
+        let told = waiting.await.unwrap().unwrap_err();
+        let ended = eventually("the daemon's end", async || child.try_wait().unwrap()).await;
+        let ClientError::FailedPrecondition(told) = told else { panic!("{told}") };
+        assert!(told.contains("'--of-another-version'") && told.contains("'fusionctl install'"), "{told}");
+        let expected = if count < MOST_FAILED_STARTS { Some(2) } else { Some(0) };
+        assert_eq!(ended.code(), expected, "{count}: {told}");
+    }
+    assert_eq!(FailedStarts::read(&place.socket()).unwrap().count, MOST_FAILED_STARTS);
+    // In a terminal it is clap's message, and nothing is counted; nor is asking for help a failed start.
+    let (code, told) = place.fails({
+        let mut command = place.command("steady");
+        command.arg("--of-another-version");
+        command
+    });
+    assert!(code == 2 && told.contains("Usage:"), "{code}: {told}");
+    FailedStarts::clear(&place.socket()).unwrap();
+    let mut help = place.command("steady");
+    assert!(help.args(["--systemd", "--help"]).output().unwrap().status.success());
+    assert_eq!(FailedStarts::read(&place.socket()), None);
+}
+
+pub async fn a_socket_that_is_handed_over_is_used_without_a_word() {
+    let place = Place::new();
+    let socket = bound(&place);
+    let usual = place.command("steady");
+    let mut command = Command::new(usual.get_program());
+    // Neither its manager nor its socket is named.
+    command.args(usual.get_args().skip_while(|argument| *argument != "--state-dir"));
+    let child = handed_over(&command, &socket).spawn().unwrap();
+    let daemon = Daemon { child, socket: place.socket() };
+    let client = Client::connect_with(&daemon.socket, patient()).await.unwrap();
+    assert_eq!(client.status().await.unwrap().pid, daemon.child.id());
+    assert!(place.socket().lock_file().exists(), "another socket's lock was taken");
+}
+
+pub async fn a_panic_is_kept_with_its_time_and_counts() {
+    let place = Place::new();
+    let mut command = place.command("steady");
+    command.arg("--systemd").env("FUSION_TEST_PANIC", "1");
+    let (code, _) = place.fails(command);
+    assert_eq!(code, 101);
+    let words = std::fs::read_to_string(crash_log(&place.state())).unwrap();
+    for word in ["Z, a panic:", "main.rs", "FUSION_TEST_PANIC is set"] {
+        assert!(words.contains(word), "{word}: {words}");
+    }
+    let logged = std::fs::read_to_string(log_file(&place.state())).unwrap();
+    assert!(logged.contains("a panic: FUSION_TEST_PANIC is set"), "{logged}");
+    assert_eq!(FailedStarts::read(&place.socket()).unwrap().count, 1);
 }
 
 pub async fn a_socket_that_can_not_be_taken_over_is_given_up_too() {

@@ -4,66 +4,111 @@ use std::env;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf, absolute};
 
+use fusion_client::state::{CONFIGURATION_VARIABLE, STATE_VARIABLE};
 use fusion_client::{SocketPath, VERSION};
-use fusion_service::installation::{self, Installation, Observed, Step, exclusive, install_plan, sources};
+use fusion_service::installation::{
+    self, Installation, Kept, Observed, Step, exclusive, install_plan, left, sources,
+};
+use fusion_service::places::Places;
 use fusion_service::{Checkpoints, Record, Start};
 
+use super::lifecycle::first_answer;
 use super::{tell, usual};
 use crate::arguments::Install;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json::service::Installed;
+use crate::json::status::Started;
 use crate::json::{self, Schema};
 use crate::output::Output;
 
-pub(in super::super) fn run(command: &Install, socket: SocketPath, output: Output) -> Result<(), Failure> {
-    let (mut places, manager) = usual(socket)?;
-    let _alone = exclusive(&places)?;
+pub(in super::super) async fn run(
+    command: &Install,
+    socket: SocketPath,
+    output: Output,
+) -> Result<(), Failure> {
+    let (places, manager) = usual(socket)?;
+    let alone = exclusive(&places)?;
     let record = Record::read(&places.record()).map_err(fusion_service::ServiceError::from)?;
-    if let Some(programs) = record.as_ref().map(|record| &record.programs) {
-        places.programs.clone_from(programs);
-    }
-    if let Some(directory) = &command.bin_dir {
-        places.programs = full(directory)?;
-    }
-    let start = match command.start().or(record.map(|record| record.start)) {
+    let places = chosen(places, command, record.as_ref())?;
+    let start = match command.start().or(record.as_ref().map(|record| record.start)) {
         Some(start) => start,
         None => asked()?,
     };
     let from = command.from.clone().map_or_else(own_directory, Ok)?;
-    let sources = sources(&full(&from)?)?;
+    let sources = sources(&full(&from)?, &places)?;
     let wanted = Installation { places, start, sources };
     let observed = Observed::look(&wanted.places, &manager)?;
     let steps = install_plan(&wanted, manager.kind(), &observed)?;
+    let kept = left(&wanted.places, record.as_ref());
+    let mut answer = None;
     if !command.dry_run {
         installation::perform(&steps, &manager, &Checkpoints::from_environment(), |step| tell(step, output))?;
+        drop(alone);
+        if start == Start::AtLogin && !command.no_wait {
+            answer = Some(first_answer(&wanted.places.socket, output).await);
+        }
     }
+    let daemon = answer.as_ref().and_then(|answer| answer.as_ref().ok());
     if output.json {
-        let installed = Installed::new(&wanted, manager.kind(), &steps, command.dry_run);
-        return output.print(&json::document(Schema::Install, &installed)?);
+        let installed = Installed::new(&wanted, manager.kind(), &steps, &kept, daemon, command.dry_run);
+        output.print(&json::document(Schema::Install, &installed)?)?;
+    } else {
+        output.print(&told(&wanted, &steps, &kept, daemon, command.dry_run))?;
     }
-    output.print(&told(&wanted, &steps, command.dry_run))
+    answer.map_or(Ok(()), |answer| answer.map(drop))
 }
 
-fn told(wanted: &Installation, steps: &[Step], dry_run: bool) -> String {
+/// Where it goes. What isn't named stays as an earlier installation has it.
+fn chosen(usual: Places, command: &Install, record: Option<&Record>) -> Result<Places, Failure> {
+    let mut places = usual;
+    let named = |variable| env::var_os(variable).is_some_and(|value| !value.is_empty());
+    if let Some(record) = record {
+        places.programs.clone_from(&record.programs);
+        if !named(STATE_VARIABLE) {
+            places.state.clone_from(&record.state);
+        }
+        if !named(STATE_VARIABLE) && !named(CONFIGURATION_VARIABLE) {
+            places.configuration.clone_from(&record.configuration);
+        }
+    }
+    if let Some(directory) = &command.bin_dir {
+        places.programs = full(directory)?;
+    }
+    Ok(places)
+}
+
+fn told(
+    wanted: &Installation,
+    steps: &[Step],
+    kept: &[Kept],
+    daemon: Option<&Started>,
+    dry_run: bool,
+) -> String {
+    let mut lines = if dry_run { would(steps) } else { done(wanted, steps, daemon) };
+    lines.extend(kept.iter().map(|kept| format!("kept {} ({})", kept.path.display(), kept.why)));
+    lines.join("\n")
+}
+
+fn would(steps: &[Step]) -> Vec<String> {
+    if steps.is_empty() {
+        return vec!["nothing would be done: all is in place".to_owned()];
+    }
+    steps.iter().map(|step| format!("would {step}")).collect()
+}
+
+fn done(wanted: &Installation, steps: &[Step], daemon: Option<&Started>) -> Vec<String> {
     let programs = wanted.places.programs.display();
-    if dry_run {
-        let list: Vec<_> = steps.iter().map(|step| format!("would {step}")).collect();
-        return if list.is_empty() {
-            "nothing would be done: all is in place".to_owned()
-        } else {
-            list.join("\n")
-        };
-    }
     let already = if steps.is_empty() { " already" } else { "" };
-    let mut text = format!(
-        "fusiond {VERSION} is installed{already}: it starts {} and is run from {programs}",
-        wanted.start
-    );
+    let start = wanted.start;
+    let mut lines = vec![format!(
+        "fusiond {VERSION} is installed{already}: it starts {start} and is run from {programs}"
+    )];
+    lines.extend(daemon.map(|daemon| format!("fusiond {} (process {}) runs", daemon.version, daemon.pid)));
     if !in_path(&wanted.places.programs) {
-        text += &format!("\nto have fusionctl everywhere, add it to PATH: export PATH=\"{programs}:$PATH\"");
+        lines.push(format!("to have fusionctl everywhere, add it to PATH: export PATH=\"{programs}:$PATH\""));
     }
-    text
+    lines
 }
 
 fn in_path(directory: &Path) -> bool {

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use fusion_client::failures::FailedStarts;
-use fusion_client::{Client, ClientError, SocketPath, v1, wait_until_gone};
+use fusion_client::failures::{FailedStarts, MOST_FAILED_STARTS};
+use fusion_client::{Client, ClientError, SocketPath, wait_until_gone};
 use fusion_service::definition::{Definition, definitions};
 use fusion_service::installation::exclusive;
 use fusion_service::{Checkpoints, running};
@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::json::status::{Started, Stopped};
 use crate::json::{self, Schema};
 use crate::output::Output;
+use crate::render::progress::Waiting;
 
 /// Beyond the daemon's deadline for its callers: ending the worker and closing the store come after it.
 const GRACE: Duration = Duration::from_secs(3);
@@ -64,8 +65,13 @@ fn installed(socket: &SocketPath) -> Result<Service, Failure> {
 
 impl Service {
     fn start(&self) -> Result<(), Failure> {
+        let socket = &self.places.socket;
+        if FailedStarts::read(socket).is_some_and(|failed| failed.count >= MOST_FAILED_STARTS) {
+            // The one that gave up may still be telling so on the socket.
+            self.stop()?;
+        }
         // A daemon that gave up tries again.
-        FailedStarts::clear(&self.places.socket)?;
+        FailedStarts::clear(socket)?;
         Ok(self.manager.start(&self.definitions()?, &Checkpoints::default())?)
     }
 
@@ -83,21 +89,37 @@ impl Service {
 
 /// Waits for the daemon's first answer, and tells it.
 async fn answer(socket: &SocketPath, schema: Schema, output: Output) -> Result<(), Failure> {
+    let started = first_answer(socket, output).await?;
+    if output.json {
+        return output.print(&json::document(schema, &started)?);
+    }
+    output.print(&format!("fusiond {} (process {}) runs", started.version, started.pid))
+}
+
+/// Waits for the daemon's first answer.
+pub(super) async fn first_answer(socket: &SocketPath, output: Output) -> Result<Started, Failure> {
+    let waiting = Waiting::new("waiting for fusiond's first answer", output);
     let start = Instant::now();
-    let status: v1::GetStatusReply = loop {
+    let answered = loop {
         match Client::connect(socket).await {
-            Ok(client) => break client.status().await?,
+            Ok(client) => break client.status().await.map_err(Failure::from),
             Err(ClientError::FailedPrecondition(reason)) => {
-                return Err(Failure::ended(Exit::Config, format!("{reason}; 'fusionctl logs' says more")));
+                break Err(Failure::ended(Exit::Config, format!("{reason}; 'fusionctl logs' says more")));
             }
-            Err(error) if start.elapsed() > START_LIMIT => return Err(error.into()),
+            Err(error) if start.elapsed() > START_LIMIT => break Err(silent(socket, &error)),
             Err(_) => tokio::time::sleep(INTERVAL).await,
         }
     };
-    if output.json {
-        return output.print(&json::document(schema, &Started { pid: status.pid, version: status.version })?);
-    }
-    output.print(&format!("fusiond {} (process {}) runs", status.version, status.pid))
+    waiting.clear();
+    answered.map(|status| Started { pid: status.pid, version: status.version })
+}
+
+fn silent(socket: &SocketPath, error: &ClientError) -> Failure {
+    let seconds = START_LIMIT.as_secs();
+    let message = format!(
+        "no daemon has answered on {socket} within {seconds} s: 'fusionctl logs' tells what it does, 'fusionctl doctor' what stands in its way"
+    );
+    Failure::ended(Exit::from(error), message)
 }
 
 async fn drain(socket: &SocketPath, output: Output) -> Result<(), Failure> {

@@ -1,10 +1,11 @@
 //! `fusionctl uninstall`.
 
 use fusion_client::SocketPath;
-use fusion_service::Checkpoints;
 use fusion_service::installation::{
     self, Extent, Kept, Observed, Step, exclusive, kept, recorded, uninstall_plan,
 };
+use fusion_service::places::Places;
+use fusion_service::{Checkpoints, Record};
 
 use super::{tell, usual};
 use crate::arguments::Uninstall;
@@ -21,9 +22,10 @@ pub(in super::super) fn run(command: &Uninstall, socket: SocketPath, output: Out
     let extent = if command.purge { Extent::Everything } else { Extent::Program };
     let observed = Observed::look(&places, &manager)?;
     let steps = uninstall_plan(&places, manager.kind(), extent, &observed);
-    if command.purge && !command.yes && !command.dry_run && places.state.exists() {
+    let states = states(&places, record.as_ref());
+    if command.purge && !command.yes && !command.dry_run && !states.is_empty() {
         confirm::possible("purging removes what was measured")?;
-        let question = format!("Remove all calibrations in {} for good?", places.state.display());
+        let question = format!("Remove all calibrations in {} for good?", states.join(" and "));
         if !confirm::asked(&question)? {
             return output.print("nothing was changed");
         }
@@ -38,6 +40,13 @@ pub(in super::super) fn run(command: &Uninstall, socket: SocketPath, output: Out
         return output.print(&json::document(Schema::Uninstall, &uninstalled)?);
     }
     output.print(&told(&steps, &kept, command.dry_run))
+}
+
+/// The state directories that are there, those of earlier installations included.
+fn states(places: &Places, record: Option<&Record>) -> Vec<String> {
+    let earlier = record.map(|record| record.left.as_slice()).unwrap_or_default();
+    let all = std::iter::once(&places.state).chain(earlier);
+    all.filter(|state| state.exists()).map(|state| state.display().to_string()).collect()
 }
 
 fn told(steps: &[Step], kept: &[Kept], dry_run: bool) -> String {

@@ -1,10 +1,12 @@
 //! The daemon, its versions, its manager and its store.
 
+use fusion_client::state::crash_log;
 use fusion_client::{PROTOCOL, VERSION, v1};
 use fusion_service::manager::ManagerState;
 
 use crate::doctor::Check;
 use crate::doctor::facts::Facts;
+use crate::doctor::transcripts;
 
 pub(super) fn running(facts: &Facts) -> Check {
     match &facts.daemon {
@@ -87,4 +89,20 @@ pub(super) fn store(facts: &Facts) -> Option<Check> {
         "what was damaged was set aside, and the index built anew from the record files",
         "'fusionctl store verify' looks again; remove what is set aside when nothing is missed",
     ))
+}
+
+pub(super) fn crashes(facts: &Facts) -> Check {
+    let panic = transcripts::last_panic(&facts.state.last_words);
+    match panic.filter(|panic| panic.version == VERSION) {
+        None => Check::pass("crashes", "none of this version"),
+        Some(panic) => Check::warn(
+            "crashes",
+            format!("fusiond panicked at {}: {}", panic.at, panic.words),
+            "a mistake in fusiond ended it, or a part of it; nothing that was reported as done is lost",
+            &format!(
+                "report it with what 'fusionctl logs --crashes' prints; then remove {}",
+                crash_log(&facts.state.path).display()
+            ),
+        ),
+    }
 }

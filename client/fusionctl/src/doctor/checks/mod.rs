@@ -11,7 +11,8 @@ use super::facts::Facts;
 
 /// Every check that makes sense on this system, in the order that people look.
 pub(crate) fn examine(facts: &Facts) -> Vec<Check> {
-    let mut checks = vec![daemon::running(facts), daemon::versions(facts), daemon::manager(facts)];
+    let mut checks =
+        vec![daemon::running(facts), daemon::versions(facts), daemon::manager(facts), daemon::crashes(facts)];
     checks.extend([machine::chip(facts), machine::release(facts), machine::mlx(facts)]);
     checks.extend(machine::build_tools(facts));
     checks.extend(binaries::all(facts));
@@ -91,6 +92,7 @@ mod tests {
                 names: ["store", "store.lock", "store-manifest.json", "snapshot.fsnp"]
                     .map(str::to_owned)
                     .to_vec(),
+                last_words: String::new(),
                 free_bytes: Some(100 << 30),
             },
             self_test: SelfTested::Done(compare(&[Pair { terminal_ms: 5.0, daemon_ms: 5.0 }; 5]).unwrap()),
@@ -127,6 +129,7 @@ mod tests {
             "signature",
             "socket",
             "manager",
+            "crashes",
             "versions",
             "stale-files",
             "disk",
@@ -159,6 +162,14 @@ mod tests {
         );
         // A daemon that has just started isn't well yet, and no trouble.
         assert_eq!(outcome("manager", |facts| facts.failed_starts = Some(failed)), Outcome::Pass);
+        let panicked = |version: &str| {
+            let words = format!(
+                "fusiond {version} (process 42) at 2026-08-22T12:00:00Z, a panic:\n\nthread 'main' panicked at a.rs:1:2:\nno luck\n"
+            );
+            outcome("crashes", move |facts| facts.state.last_words = words)
+        };
+        assert_eq!(panicked(fusion_client::VERSION), Outcome::Warn);
+        assert_eq!(panicked("0.0.1"), Outcome::Pass, "another version's is mended, or seen again");
         let damaged =
             Some(v1::PartStatus { health: v1::Health::Degraded.into(), detail: "rebuilt".to_owned() });
         assert_eq!(

@@ -1,0 +1,119 @@
+//! MLX's libraries, where they aren't part of the worker (Linux). Which ones they are is the loader's word.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::error::ServiceError;
+
+/// The folder beside the programs that an installation keeps the libraries in. The worker's build script names it, too.
+pub const FOLDER: &str = "fusion-mlx";
+/// What the worker is linked with. It lies in `lib` of a folder that holds all of MLX, and finds the others relative to itself.
+const ENTRY: &str = "libmlxc.so";
+/// Makes the loader list what it would load, instead of running the program: ld.so(8).
+const LIST_VARIABLE: &str = "LD_TRACE_LOADED_OBJECTS";
+
+/// A library that a worker loads from a folder that holds MLX.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Library {
+    /// Where it lies.
+    pub(crate) file: PathBuf,
+    /// Where it lies below the folder.
+    pub(crate) name: PathBuf,
+}
+
+/// What `worker` loads of MLX; empty where MLX is part of the program.
+///
+/// # Errors
+/// [`ServiceError::CannotRun`], and [`ServiceError::NoLibrary`] if it would not start.
+pub(crate) fn of(worker: &Path) -> Result<Vec<Library>, ServiceError> {
+    if !cfg!(target_os = "linux") {
+        return Ok(Vec::new());
+    }
+    let listed =
+        Command::new(worker).env(LIST_VARIABLE, "1").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let listed =
+        listed.map_err(|source| ServiceError::CannotRun { command: worker.display().to_string(), source })?;
+    let missing = |name| ServiceError::NoLibrary { name, worker: worker.to_owned() };
+    let loaded = loaded(&String::from_utf8_lossy(&listed.stdout)).map_err(missing)?;
+    Ok(below_mlx(&loaded.iter().map(|path| plain(path)).collect::<Vec<_>>()))
+}
+
+/// The files in a loader's list; the name of the first one that it doesn't find. Its lines are "name => /path (0x7f00)", "/path (0x7f00)", "name => not
+/// found", and "name (0x7f00)" for the kernel's.
+fn loaded(list: &str) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    for line in list.lines().map(str::trim) {
+        let (name, place) = line.split_once(" => ").unwrap_or((line, line));
+        if place == "not found" {
+            return Err(name.to_owned());
+        }
+        let path = place.rsplit_once(" (0x").map_or(place, |(path, _)| path);
+        if path.starts_with('/') {
+            files.push(PathBuf::from(path));
+        }
+    }
+    Ok(files)
+}
+
+/// The path without "..". The file's own name stays, even if it is a link: by that name it is looked for.
+fn plain(path: &Path) -> PathBuf {
+    let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
+    directory.zip(path.file_name()).map_or_else(|| path.to_owned(), |(directory, name)| directory.join(name))
+}
+
+/// Those of `files` in the folder that holds MLX.
+fn below_mlx(files: &[PathBuf]) -> Vec<Library> {
+    let entry = files.iter().find(|file| file.file_name().is_some_and(|name| name == ENTRY));
+    let Some(folder) = entry.and_then(|entry| entry.parent()?.parent()) else { return Vec::new() };
+    let below = |file: &PathBuf| {
+        Some(Library { file: file.clone(), name: file.strip_prefix(folder).ok()?.to_owned() })
+    };
+    files.iter().filter_map(below).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "\tlinux-vdso.so.1 (0x00007ffb)
+\tlibmlxc.so => /my code/.mlx-linux/lib/libmlxc.so (0x00007ffb)
+\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007ffb)
+\t/lib64/ld-linux-x86-64.so.2 (0x00007ffb)
+\tlibmlx.so => /my code/.mlx-linux/site/mlx/lib/libmlx.so (0x00007ffb)
+";
+
+    #[test]
+    fn what_lies_in_mlxs_folder_keeps_its_place_in_it() {
+        let found = below_mlx(&loaded(LIST).unwrap());
+        let names: Vec<_> = found.iter().map(|library| library.name.to_str().unwrap()).collect();
+        assert_eq!(names, ["lib/libmlxc.so", "site/mlx/lib/libmlx.so"]);
+        assert_eq!(found[1].file, Path::new("/my code/.mlx-linux/site/mlx/lib/libmlx.so"));
+    }
+
+    #[test]
+    fn a_library_named_by_its_full_path_counts() {
+        let list = "\t/opt/mlx/lib/libmlxc.so (0x1)\n\tlibmlx.so => /opt/mlx/site/libmlx.so (0x2)\n";
+        assert_eq!(below_mlx(&loaded(list).unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn a_missing_library_is_named() {
+        let list = format!("{LIST}\tlibscipy_openblas.so => not found\n");
+        assert_eq!(loaded(&list).unwrap_err(), "libscipy_openblas.so");
+    }
+
+    #[test]
+    fn a_program_without_mlx_has_none() {
+        assert_eq!(of(Path::new("/bin/sh")).unwrap(), []);
+    }
+
+    #[test]
+    fn dots_go_and_names_stay() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().canonicalize().unwrap();
+        std::fs::create_dir(folder.join("lib")).unwrap();
+        std::fs::write(folder.join("libx.so.1.2"), "").unwrap();
+        std::os::unix::fs::symlink("libx.so.1.2", folder.join("libx.so.1")).unwrap();
+        assert_eq!(plain(&folder.join("lib/../libx.so.1")), folder.join("libx.so.1"));
+    }
+}
