@@ -86,3 +86,21 @@ fn linux_and_two_systems_of_apple_chips_are_checked() {
     assert_eq!(systems, ["macos-14", "macos-15"]);
     assert!(commands(macos).iter().any(|run| run == "make run"), "nothing is run on an Apple chip");
 }
+
+#[test]
+fn wheels_are_built_for_three_systems_and_tried() {
+    let (_, wheels) = files().into_iter().find(|(name, _)| name == "wheels.yml").unwrap();
+    let build = &wheels["jobs"]["build"];
+    let rows = build["strategy"]["matrix"]["include"].as_vec().unwrap();
+    let targets: Vec<&str> = rows.iter().map(|row| row["target"].as_str().unwrap()).collect();
+    assert_eq!(targets, ["aarch64-apple-darwin", "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]);
+    let builder = build["steps"].as_vec().unwrap().iter().find(|step| step["name"].as_str() == Some("Build"));
+    let arguments = builder.unwrap()["with"]["args"].as_str().unwrap();
+    let manifest = arguments.split_whitespace().skip_while(|word| *word != "--manifest-path").nth(1).unwrap();
+    assert!(root().join(manifest).is_file(), "there is no {manifest}");
+    let script = "client/python/tests/smoke.py";
+    for job in ["build", "pip"] {
+        let tried = commands(&wheels["jobs"][job]).iter().any(|text| text.contains(script));
+        assert!(tried && root().join(script).is_file(), "{job} doesn't try what it built");
+    }
+}

@@ -94,9 +94,16 @@ def shares(told: Told, acceleration: Acceleration) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("secondary_ns_per_row", "least", "most"),
-    [(10_000, 0.4, 0.6), (1_500, 0.8, 1.0), (150_000, 0.0, 0.1), ("garbage", 0.0, 1.0)],
-    ids=["right", "far-too-much", "far-too-little", "garbage"],
+    ("told", "secondary_ns_per_row", "least", "most"),
+    [
+        pytest.param("f32", 10_000, 0.4, 0.6, id="f32-right"),
+        pytest.param("f32", 1_500, 0.8, 1.0, id="f32-far-too-much"),
+        pytest.param("f32", 150_000, 0.0, 0.1, id="f32-far-too-little"),
+        pytest.param("f32", "garbage", 0.0, 1.0, id="f32-garbage"),
+        pytest.param("q4", 10_000, 0.4, 0.6, id="q4-right"),
+        pytest.param("q4", "garbage", 0.0, 1.0, id="q4-garbage"),
+    ],
+    indirect=["told"],
 )
 def test_with_the_daemon_and_whatever_share_it_serves(
     told: Told,
@@ -137,6 +144,7 @@ class Garbage:
         return self.secondary_rows(0, rows)
 
 
+@pytest.mark.parametrize("told", ["f32"], indirect=True)
 def test_with_another_share_in_every_product(
     told: Told, start_daemon: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
 ) -> None:
