@@ -266,10 +266,16 @@ def test_some_products_are_sampled(shares: Shares, monkeypatch: pytest.MonkeyPat
     model, shares.whole = small(), whole
     stock = prefill(model)
     accelerate(model)
-    for _ in range(2):
+    for _ in range(4):
         assert same(prefill(model), stock)
-    # 32 products, both units waited for first in turn; a feed-forward part in which one is due goes layer by layer.
-    assert [observation[-1] for observation in shares.observed] == [True, False, True, False, True, False]
+    # 64 products; a feed-forward part in which one is due goes layer by layer.
+    assert len(shares.observed) == 12
+    by_place: dict[int, list[bool]] = {}
+    for place, *_, secondary_first in shares.observed:
+        by_place.setdefault(place, []).append(secondary_first)
+    assert max(map(len, by_place.values())) > 1
+    for turns in by_place.values():
+        assert turns == [turn % 2 == 0 for turn in range(len(turns))], "both units are waited for first in turn"
     for _, rows, secondary_rows, total_ms, finish_ms, _ in shares.observed:
         assert (rows, secondary_rows) == (ROWS, ROWS // 2)
         assert 0 < max(finish_ms) <= total_ms

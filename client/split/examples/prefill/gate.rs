@@ -1,6 +1,6 @@
 //! The policy of a client of fusiond: its gate decides the arm, its local table the rows.
 
-use std::{path::Path, time::Instant};
+use std::{collections::HashMap, path::Path, time::Instant};
 
 use anyhow::Result;
 use fusion_calibrations::{
@@ -53,25 +53,33 @@ pub(crate) fn region(
     attachment.region(name, ArmSet::all(), &parts, other_ms)
 }
 
-/// Which splits are sampled: every n-th, and each unit is waited for first in turn.
-#[derive(Debug, Clone, Copy)]
+/// Which splits are sampled: every n-th; of each layer both units are waited for first in turn, since only that one's time is exact.
+#[derive(Debug, Clone)]
 pub(crate) struct Sampler {
     every: u32,
     splits: u32,
+    next_first: HashMap<Layer, Unit>,
 }
 
 impl Sampler {
     /// Never, if `every` is 0. Let it share no divisor with the number of layers of a block, so that each has its turn.
     pub(crate) fn new(every: u32) -> Self {
-        Self { every, splits: 0 }
+        Self { every, splits: 0, next_first: HashMap::new() }
     }
 
-    /// Whether the next split is sampled, and which unit it waits for first.
-    pub(crate) fn next(&mut self) -> Option<Unit> {
+    /// Whether the next split, one of `layer`, is sampled, and which unit it waits for first.
+    pub(crate) fn next(&mut self, layer: Layer) -> Option<Unit> {
         self.splits = self.splits.wrapping_add(1);
-        let turn = self.splits.checked_div(self.every)?;
-        let first = if turn.is_multiple_of(2) { Unit::Primary } else { Unit::Secondary };
-        self.splits.is_multiple_of(self.every).then_some(first)
+        if self.every == 0 || !self.splits.is_multiple_of(self.every) {
+            return None;
+        }
+        let next = self.next_first.entry(layer).or_insert(Unit::Primary);
+        let first = *next;
+        *next = match first {
+            Unit::Primary => Unit::Secondary,
+            Unit::Secondary => Unit::Primary,
+        };
+        Some(first)
     }
 }
 
@@ -128,8 +136,8 @@ impl Policy for Gated<'_> {
         if self.whole_ffn { self.rows.ffn_rows(layers) } else { 0 }
     }
 
-    fn sample(&mut self, _: Shape) -> Option<Unit> {
-        self.sampler.next()
+    fn sample(&mut self, shape: Shape) -> Option<Unit> {
+        self.sampler.next(shape.layer())
     }
 
     fn finished(&mut self, call: &Call<'_>) {
@@ -152,10 +160,16 @@ mod tests {
 
     #[test]
     fn every_third_split_is_sampled_and_each_unit_waited_for_first_in_turn() {
+        let layer = |outputs| Layer::new(896, outputs, WeightFormat::F32, Layout::default()).unwrap();
         let mut sampler = Sampler::new(3);
-        let some: Vec<Option<Unit>> = (0..6).map(|_| sampler.next()).collect();
-        assert_eq!(some, [None, None, Some(Unit::Secondary), None, None, Some(Unit::Primary)]);
-        assert_eq!(Sampler::new(0).next(), None);
+        let some: Vec<Option<Unit>> = (0..6).map(|_| sampler.next(layer(896))).collect();
+        assert_eq!(some, [None, None, Some(Unit::Primary), None, None, Some(Unit::Secondary)]);
+        assert_eq!(Sampler::new(0).next(layer(896)), None);
+        // Two layers by turns: a turn of all samples together would wait for one unit of each for ever.
+        let mut sampler = Sampler::new(1);
+        let of_one: Vec<Option<Unit>> =
+            (0..4).map(|_| (sampler.next(layer(896)), sampler.next(layer(128))).0).collect();
+        assert_eq!(of_one, [Unit::Primary, Unit::Secondary, Unit::Primary, Unit::Secondary].map(Some));
     }
 
     #[test]

@@ -44,6 +44,8 @@ class Acceleration:
         self._units = ThreadUnits()
         self._running = _Running()
         self._products = 0
+        # Which unit the next sampled product of a layer waits for first, by the layer's place.
+        self._waited_secondary: dict[int, bool] = {}
         self._chunks: Counter[str] = Counter()
         self._places = places
         self._install()
@@ -162,9 +164,11 @@ class Acceleration:
             return call(module, x)
         work = functools.partial(call, module)
         self._products += 1
-        turn, rest = divmod(self._products, _SAMPLE_EVERY)
-        if rest == 0:
-            joined = self._sampled(units, work, x, place, rows, secondary_rows, secondary_first=turn % 2 == 1)
+        if self._products % _SAMPLE_EVERY == 0:
+            # Only the time of the unit that is waited for first is exact: for each layer it is the one and the other in turn.
+            secondary_first = self._waited_secondary.get(place, True)
+            self._waited_secondary[place] = not secondary_first
+            joined = self._sampled(units, work, x, place, rows, secondary_rows, secondary_first=secondary_first)
         else:
             joined = units.join(*units.split(work, x, secondary_rows))
         return joined.reshape(*x.shape[:-1], -1)
