@@ -95,24 +95,34 @@ impl LiveLines {
         self.observations
     }
 
-    /// Takes a call in. Only exact finish times count: a part that was already done when it was waited for tells nothing.
+    /// Takes a call in. Exact finish times count; a part that was already done when it was waited for took that long at most.
     pub fn observe(&mut self, observation: &Observation) -> Effect {
         let Observation { rows, secondary_rows, total_ms, finish_times } = *observation;
         let usable = |ms: f64| ms.is_finite() && ms > 0.0;
         if secondary_rows == 0 || secondary_rows >= rows || !usable(total_ms) {
             return Effect::Ignored;
         }
-        let offset = |unit, count: u32, stored_ms_per_row: f64| {
-            let exact_ms = finish_times.exact_ms(unit).filter(|ms| usable(*ms))?;
-            Some((exact_ms / f64::from(count) / stored_ms_per_row).ln()).filter(|offset| offset.is_finite())
+        let offset = |unit, ms: Option<f64>| {
+            let ms = ms.filter(|ms| usable(*ms))?;
+            let (count, stored_ms_per_row) = match unit {
+                Unit::Primary => (rows - secondary_rows, self.stored.primary_ms_per_row),
+                Unit::Secondary => (secondary_rows, self.stored.secondary_ms_per_row),
+            };
+            Some((ms / f64::from(count) / stored_ms_per_row).ln()).filter(|offset| offset.is_finite())
         };
-        let primary = offset(Unit::Primary, rows - secondary_rows, self.stored.primary_ms_per_row);
-        let secondary = offset(Unit::Secondary, secondary_rows, self.stored.secondary_ms_per_row);
+        let exact = |unit| offset(unit, finish_times.exact_ms(unit));
+        let at_most = |unit, ms| offset(unit, Some(ms));
         let before = self.belief;
-        match (primary, secondary) {
+        match (exact(Unit::Primary), exact(Unit::Secondary)) {
             (Some(primary), Some(secondary)) => self.belief.observe_both(primary, secondary),
-            (Some(primary), None) => self.belief.observe_one(Unit::Primary, primary),
-            (None, Some(secondary)) => self.belief.observe_one(Unit::Secondary, secondary),
+            (Some(primary), None) => {
+                let secondary = at_most(Unit::Secondary, finish_times.secondary_ms);
+                self.belief.observe_one(Unit::Primary, primary, secondary);
+            }
+            (None, Some(secondary)) => {
+                let primary = at_most(Unit::Primary, finish_times.primary_ms);
+                self.belief.observe_one(Unit::Secondary, secondary, primary);
+            }
             (None, None) => return Effect::Ignored,
         }
         self.observations += 1;
@@ -222,6 +232,21 @@ mod tests {
         let (found, wanted) = (live.balanced_ratio().get(), hot.balanced_ratio().get());
         assert!((found - wanted).abs() < 0.015, "{found} instead of {wanted}");
         assert!((live.stock_ms_per_row / STORED.stock_ms_per_row - 1.4).abs() < 0.06);
+    }
+
+    #[test]
+    fn a_unit_that_was_done_was_not_as_slow_as_an_accident_said() {
+        let mut live = LiveLines::new(STORED);
+        let wild = Lines { primary_ms_per_row: 0.015, ..STORED };
+        live.observe(&call(wild, 512, Unit::Primary));
+        assert!(live.lines().primary_ms_per_row > 1.3 * STORED.primary_ms_per_row);
+        // Too many rows for it now, so the secondary unit hides the primary one.
+        let rows = (f64::from(ROWS) * live.lines().balanced_ratio().get()) as u32;
+        let hides = call(STORED, rows, Unit::Secondary);
+        assert_eq!(hides.finish_times.exact_ms(Unit::Primary), None);
+        live.observe(&hides);
+        let most = hides.finish_times.primary_ms / f64::from(ROWS - rows);
+        assert!(live.lines().primary_ms_per_row < 1.02 * most);
     }
 
     #[test]

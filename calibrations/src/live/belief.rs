@@ -4,13 +4,16 @@
 //! which what slows the whole call (an accident, the first call after a rest, a hot moment) leaves alone, and their mean, which it moves.
 //!
 //! What can't be told at once is held back for one call: a call that is far too slow as a whole, or one that shows a single unit far too slow, is an accident more often
-//! than a change; a change shows again. Nothing makes a product too fast: what was believed before such a call was wrong, so it is forgotten.
+//! than a change; a change shows again. Nothing makes a product too fast: what was believed before such a call was wrong, so it is forgotten. That holds for a unit
+//! whose time is hidden too: it was done by the time that the other one was.
 
 use super::{BOUND, CALL_DEVIATION, DRIFT_DEVIATION, LIMIT, UNIT_SESSION_DEVIATION};
 use crate::sample::Unit;
 
 /// Standard deviation of the logarithm of what slows a call as a whole: the calls of one session differ by about 1.5 %, and as much again for hot and cool moments.
 const COMMON_DEVIATION: f64 = 0.022;
+/// Variance of what one call shows of one unit.
+const ONE_UNIT_VARIANCE: f64 = CALL_DEVIATION * CALL_DEVIATION + COMMON_DEVIATION * COMMON_DEVIATION;
 /// How the difference (secondary less primary) and the mean of the units are made of them.
 const DIFFERENCE: [f64; 2] = [-1.0, 1.0];
 const MEAN: [f64; 2] = [0.5, 0.5];
@@ -63,13 +66,15 @@ impl Belief {
         self.keep_bounds();
     }
 
-    /// A call that shows one unit: the other was done before anybody looked.
-    pub(super) fn observe_one(&mut self, unit: Unit, offset: f64) {
+    /// A call that shows one unit: the other was done before anybody looked, and so takes `other_at_most`.
+    pub(super) fn observe_one(&mut self, unit: Unit, offset: f64, other_at_most: Option<f64>) {
         self.drift();
         let at = index(unit);
-        let noise = CALL_DEVIATION.powi(2) + COMMON_DEVIATION.powi(2);
+        if let Some(most) = other_at_most {
+            self.learn_at_most(1 - at, most);
+        }
         let surprise = offset - self.offsets[at];
-        let expected = (self.variances[at] + noise).sqrt();
+        let expected = (self.variances[at] + ONE_UNIT_VARIANCE).sqrt();
         if surprise > BOUND * expected && !self.doubted {
             self.doubted = true;
             return self.widen(at);
@@ -78,9 +83,22 @@ impl Belief {
             self.widen(at);
         }
         self.doubted = false;
+        self.learn_unit(at, surprise);
+    }
+
+    /// A unit that was done can't be as slow as was believed, if that is more: it was an accident.
+    fn learn_at_most(&mut self, at: usize, most: f64) {
+        let surprise = most - self.offsets[at];
+        if surprise < -(self.variances[at] + ONE_UNIT_VARIANCE).sqrt() {
+            self.widen(at);
+            self.learn_unit(at, surprise);
+        }
+    }
+
+    fn learn_unit(&mut self, at: usize, surprise: f64) {
         let mut weights = [0.0; 2];
         weights[at] = 1.0;
-        self.learn(weights, surprise, noise);
+        self.learn(weights, surprise, ONE_UNIT_VARIANCE);
         self.keep_bounds();
     }
 
