@@ -79,9 +79,24 @@ pub(crate) fn test() -> Result<()> {
     process::show(places.python("ruff")?.args(["check", "--quiet", "."]), "ruff")?;
     process::show(places.python("ruff")?.args(["format", "--quiet", "--check", "."]), "ruff format")?;
     process::show(&mut places.python("mypy")?, "mypy")?;
-    let mut pytest = places.python("pytest")?;
-    pytest.env("FUSION_REQUIRE_PROGRAMS", "1").envs(fast_blas(&places));
-    process::show(&mut pytest, "pytest")
+    pytest(&places)
+}
+
+/// All tests, those of quantised weights beside the others: MLX multiplies such on one core, and takes as long for them as for all else.
+fn pytest(places: &Places) -> Result<()> {
+    let only = |tests: &str| -> Result<Command> {
+        let mut pytest = places.python("pytest")?;
+        pytest.args(["-p", "no:cacheprovider", "-k", tests]);
+        pytest.env("FUSION_REQUIRE_PROGRAMS", "1").envs(fast_blas(places));
+        Ok(pytest)
+    };
+    let (mut quantised, mut others) = (only("q4")?, only("not q4")?);
+    std::thread::scope(|scope| {
+        let quantised = scope.spawn(|| process::capture(&mut quantised, "pytest of quantised weights"));
+        let others = process::show(&mut others, "pytest");
+        print!("{}", quantised.join().expect("no test program panics this one")?);
+        others
+    })
 }
 
 /// The variables that make MLX fast on Linux: the wheel's own BLAS is the reference one, 20 times slower.
