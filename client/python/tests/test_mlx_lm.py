@@ -275,7 +275,9 @@ def test_some_products_are_sampled(shares: Shares, monkeypatch: pytest.MonkeyPat
         by_place.setdefault(place, []).append(secondary_first)
     assert max(map(len, by_place.values())) > 1
     for turns in by_place.values():
-        assert turns == [turn % 2 == 0 for turn in range(len(turns))], "both units are waited for first in turn"
+        assert turns == [turn % 2 == 0 for turn in range(len(turns))], (
+            "both units are waited for first in turn"
+        )
     for _, rows, secondary_rows, total_ms, finish_ms, _ in shares.observed:
         assert (rows, secondary_rows) == (ROWS, ROWS // 2)
         assert 0 < max(finish_ms) <= total_ms

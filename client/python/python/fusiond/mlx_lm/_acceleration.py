@@ -168,7 +168,9 @@ class Acceleration:
             # Only the time of the unit that is waited for first is exact: for each layer it is the one and the other in turn.
             secondary_first = self._waited_secondary.get(place, True)
             self._waited_secondary[place] = not secondary_first
-            joined = self._sampled(units, work, x, place, rows, secondary_rows, secondary_first=secondary_first)
+            joined = self._sampled(
+                units, work, x, place, rows, secondary_rows, secondary_first=secondary_first
+            )
         else:
             joined = units.join(*units.split(work, x, secondary_rows))
         return joined.reshape(*x.shape[:-1], -1)
