@@ -99,7 +99,7 @@ impl Policy for Turns<'_> {
     fn sample(&mut self, shape: Shape) -> Option<Unit> {
         match self.gate() {
             Some(gate) => gate.sample(shape),
-            None => self.sampler.next(),
+            None => self.sampler.next(shape.layer()),
         }
     }
 
