@@ -3,7 +3,7 @@
 //! Heat arrives while clients run, which is exactly when the daemon may not measure. But a split call shows when each of its units finished, and
 //! that is each unit's time per row. A few such calls recover the balance after a change, without one extra matmul.
 //!
-//! Both units' times per row are followed by one Kalman filter (Kalman, 1960) on their logarithms ([`belief`]): a fresh one distrusts the stored values as much as
+//! Both units' times per row are followed by one Kalman filter (Kalman, 1960) on their logarithms (`belief`): a fresh one distrusts the stored values as much as
 //! sessions of one machine differ, so the first calls correct quickly; a settled one moves little: the correction is *damped*. What slows a call slows both units, so the
 //! difference of their times, which is what the balance rests on, is learned from calls that show both; where a call shows one unit only, or both far slower, it waits for the
 //! next to say whether that was an accident. The correction is *bounded* twice: an observation counts at most as if it were [`BOUND`] standard deviations away, and no line

@@ -6,6 +6,7 @@ within what splitting was measured to change.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -57,11 +58,22 @@ class Told:
             assert difference is None or difference.gap <= 2 * error, (place, difference, error)
 
 
-@pytest.fixture(scope="module", params=["f32", "q4"])
-def told(request: pytest.FixtureRequest, models: tuple[Path, Path]) -> Told:
+@pytest.fixture(scope="module")
+def tell(models: tuple[Path, Path]) -> Callable[[str], Told]:
+    """By its weights' format. Once for all tests: what stock says takes as long as a test."""
     plain, quantised = models
-    # MLX multiplies quantised weights slowly on a CPU.
-    return Told(plain, 160, 64) if request.param == "f32" else Told(quantised, 42, 36)
+
+    @functools.cache
+    def of(weights: str) -> Told:
+        # MLX multiplies quantised weights slowly on a CPU.
+        return Told(plain, 160, 64) if weights == "f32" else Told(quantised, 42, 36)
+
+    return of
+
+
+@pytest.fixture(params=["f32", "q4"])
+def told(request: pytest.FixtureRequest, tell: Callable[[str], Told]) -> Told:
+    return tell(request.param)
 
 
 def calibrate(daemon: Daemon, model: Any, chunk: int) -> None:
