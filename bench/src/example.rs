@@ -3,18 +3,15 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use fusion_frames::{LARGE_PAGES, ONE_BLAS_THREAD};
 
 use crate::calls::Document;
 use crate::daemon::{Daemon, program};
 
-/// What the worker gives itself on a development pair: a core for each unit, and large pages.
-pub(crate) const DEVELOPMENT_PAIR: [(&str, &str); 2] =
-    [("OPENBLAS_NUM_THREADS", "1"), ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")];
-
 /// Runs the example with `arguments`, attached to `daemon` if there is one.
 pub(crate) fn run(daemon: Option<&Daemon>, arguments: &[&str]) -> Result<Document> {
     let mut command = Command::new(program("examples/prefill")?);
-    command.args(arguments).arg("--json").envs(DEVELOPMENT_PAIR).stdin(Stdio::null());
+    command.args(arguments).arg("--json").envs([ONE_BLAS_THREAD, LARGE_PAGES]).stdin(Stdio::null());
     if let Some(daemon) = daemon {
         command.arg("--daemon").arg("--socket").arg(daemon.socket().as_path());
         command.env(fusion_proto::state::STATE_VARIABLE, daemon.state());

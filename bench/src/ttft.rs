@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use fusion_calibrations::shape::{Layer, Layout, Shape, WeightFormat};
 use fusion_calibrations::stats::Interval;
+use fusion_frames::{LARGE_PAGES, ONE_BLAS_THREAD};
 use serde::Deserialize;
 
 use crate::daemon::{Daemon, program, runtime};
-use crate::example::DEVELOPMENT_PAIR;
 use crate::figure::{Figure, Limit};
 
 /// Lengths of the prompts. The last token of each is no part of its chunk.
@@ -111,7 +111,7 @@ fn set_up(root: &Path, command: &mut Command) -> Result<()> {
     if blas.is_file() {
         command.env("LD_PRELOAD", blas.canonicalize()?);
     }
-    command.envs(DEVELOPMENT_PAIR).stdin(Stdio::null());
+    command.envs([ONE_BLAS_THREAD, LARGE_PAGES]).stdin(Stdio::null());
     Ok(())
 }
 
@@ -139,8 +139,9 @@ fn run(command: &mut Command, what: &str) -> Result<Vec<u8>> {
 fn judge(length: &Length) -> [Figure; 2] {
     let Length { prompt_tokens, rounds, speed_up, decode, self_comparison: own, split_chunks, chunks } =
         length;
-    let note =
-        format!("{split_chunks} of {chunks} chunks were split; all samples are in target/bench/ttft.json");
+    let note = format!(
+        "feed-forward parts as a whole, large pages; {split_chunks} of {chunks} chunks were split; all samples are in target/bench/ttft.json"
+    );
     let figure = |name: &str, range: Range, own: Range, limit| {
         let name = format!("{name}, {prompt_tokens} tokens");
         Figure::new(name, range.into(), "times", Limit::AtLeast(limit), *rounds, Some(own.into())).note(&note)

@@ -3,6 +3,7 @@
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use fusion_calibrations::sample::is_disturbed;
 use fusion_calibrations::shape::Shape;
 use fusion_calibrations::stats::{CONFIDENCE, Interval, ratio_of_pairs};
 use fusion_frames::{Reply, Request, Timed};
@@ -52,8 +53,8 @@ impl Worker {
     pub(crate) fn sample(&mut self, request: &Request) -> Result<(Timed, bool)> {
         match self.ask(request)? {
             Reply::Timed(timed) => {
-                let delay = timed.run_delay_ns.unwrap_or(0);
-                Ok((timed, delay as f64 <= 0.02 * timed.total_ns as f64))
+                let ms = |ns: u64| ns as f64 / 1e6;
+                Ok((timed, !is_disturbed(timed.run_delay_ns.map(ms), ms(timed.total_ns))))
             }
             other => bail!("the worker answers {other:?} to {request:?}"),
         }

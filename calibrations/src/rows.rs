@@ -95,6 +95,12 @@ impl RowRule {
         layers.iter().fold(wanted, |rows, layer| self.nearest_allowed(layer.shape, rows))
     }
 
+    /// The same where no lines tell what balances the whole: the fewest that a layer wants.
+    pub fn fewest_rows_through(&self, layers: &[(Shape, u32)]) -> u32 {
+        let fewest = layers.iter().map(|(_, rows)| *rows).min().unwrap_or(0);
+        layers.iter().fold(fewest, |rows, (shape, _)| self.nearest_allowed(*shape, rows))
+    }
+
     /// The rows with the smallest predicted time of `shape`, by the rule; 0 where no split is predicted to beat stock.
     ///
     /// Both sides of a cliff at the balance are compared.

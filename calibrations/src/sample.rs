@@ -40,6 +40,18 @@ impl FinishTimes {
     }
 }
 
+/// Share of a call during which a unit's thread may wait for a core before the call counts as disturbed. Two calls of a quiet machine
+/// differ by about 1.5 %, so a smaller wait can't be seen in the times.
+const TOLERATED_RUN_DELAY: f64 = 0.02;
+/// A wait that is none: a call wakes its threads a few times, and each has its core some 10 us later on a quiet machine too. In ms.
+const WAKING_MS: f64 = 0.06;
+
+/// Whether other programs disturbed a call of `total_ms`, whose units' threads were ready but had no core for `run_delay_ms`. Where the system doesn't
+/// tell, none did.
+pub fn is_disturbed(run_delay_ms: Option<f64>, total_ms: f64) -> bool {
+    run_delay_ms.is_some_and(|delay| delay > (TOLERATED_RUN_DELAY * total_ms).max(WAKING_MS))
+}
+
 /// Why a sample doesn't count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DropReason {
@@ -116,6 +128,16 @@ impl Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_wait_for_a_core_is_a_disturbance() {
+        assert!(!is_disturbed(None, 1.0));
+        assert!(!is_disturbed(Some(0.19), 10.0));
+        assert!(is_disturbed(Some(0.21), 10.0));
+        // Waking is no disturbance, however short the call.
+        assert!(!is_disturbed(Some(0.05), 1.0));
+        assert!(is_disturbed(Some(0.07), 1.0));
+    }
 
     #[test]
     fn only_what_was_waited_for_is_exact() {

@@ -22,6 +22,7 @@ class Fusiond < Formula
     system bin/"fusion-worker", "--man", buildpath/"man"
     man1.install Dir[buildpath/"man/*.1"]
     %w[fusionctl fusiond].each { |program| generate_completions_from_executable(bin/program, "completions") }
+    generate_completions_from_executable(bin/"fusion-worker", "--completions")
   end
 
   # `fusionctl install --bin-dir #{HOMEBREW_PREFIX}/bin` registers the same programs with their socket instead, which a service block can't declare:

@@ -55,6 +55,17 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |directory| fs::File::open(directory)?.sync_all())
 }
 
+/// The path without ".." and links on the way. The file's own name stays, even if it is a link.
+pub(crate) fn plain(path: &Path) -> PathBuf {
+    let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
+    directory.zip(path.file_name()).map_or_else(|| path.to_owned(), |(directory, name)| directory.join(name))
+}
+
+/// Whether both name one directory, be it through links.
+pub(crate) fn same_directory(one: &Path, other: &Path) -> bool {
+    one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
 /// Removes a file; one that isn't there is fine.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
@@ -86,6 +97,16 @@ pub(crate) fn same(a: &Path, b: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dots_go_and_names_stay() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().canonicalize().unwrap();
+        fs::create_dir(folder.join("lib")).unwrap();
+        fs::write(folder.join("libx.so.1.2"), "").unwrap();
+        std::os::unix::fs::symlink("libx.so.1.2", folder.join("libx.so.1")).unwrap();
+        assert_eq!(plain(&folder.join("lib/../libx.so.1")), folder.join("libx.so.1"));
+    }
 
     #[test]
     fn a_program_is_replaced_by_a_new_inode_that_can_be_run() {

@@ -1,14 +1,18 @@
 //! MLX's libraries, where they aren't part of the worker (Linux). Which ones they are is the loader's word.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::ServiceError;
+use crate::files::plain;
 
 /// The folder beside the programs that an installation keeps the libraries in. The worker's build script names it, too.
 pub const FOLDER: &str = "fusion-mlx";
 /// What the worker is linked with. It lies in `lib` of a folder that holds all of MLX, and finds the others relative to itself.
 const ENTRY: &str = "libmlxc.so";
+/// The folder that [`ENTRY`] lies in.
+const LIB: &str = "lib";
 /// Makes the loader list what it would load, instead of running the program: ld.so(8).
 const LIST_VARIABLE: &str = "LD_TRACE_LOADED_OBJECTS";
 
@@ -29,13 +33,17 @@ pub(crate) fn of(worker: &Path) -> Result<Vec<Library>, ServiceError> {
     if !cfg!(target_os = "linux") {
         return Ok(Vec::new());
     }
+    let cannot = |source| ServiceError::CannotRun { command: worker.display().to_string(), source };
     let listed =
-        Command::new(worker).env(LIST_VARIABLE, "1").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let listed =
-        listed.map_err(|source| ServiceError::CannotRun { command: worker.display().to_string(), source })?;
+        Command::new(worker).env(LIST_VARIABLE, "1").stdin(Stdio::null()).output().map_err(cannot)?;
     let missing = |name| ServiceError::NoLibrary { name, worker: worker.to_owned() };
     let loaded = loaded(&String::from_utf8_lossy(&listed.stdout)).map_err(missing)?;
-    Ok(below_mlx(&loaded.iter().map(|path| plain(path)).collect::<Vec<_>>()))
+    if !listed.status.success() {
+        // A version that a library lacks, say: the loader's own words tell which.
+        return Err(cannot(io::Error::other(String::from_utf8_lossy(&listed.stderr).trim().to_owned())));
+    }
+    below_mlx(&loaded.iter().map(|path| plain(path)).collect::<Vec<_>>())
+        .map_err(|entry| missing(format!("{ENTRY} in a folder called '{LIB}' (it is {})", entry.display())))
 }
 
 /// The files in a loader's list; the name of the first one that it doesn't find. Its lines are "name => /path (0x7f00)", "/path (0x7f00)", "name => not
@@ -55,20 +63,20 @@ fn loaded(list: &str) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// The path without "..". The file's own name stays, even if it is a link: by that name it is looked for.
-fn plain(path: &Path) -> PathBuf {
-    let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
-    directory.zip(path.file_name()).map_or_else(|| path.to_owned(), |(directory, name)| directory.join(name))
-}
-
-/// Those of `files` in the folder that holds MLX.
-fn below_mlx(files: &[PathBuf]) -> Vec<Library> {
-    let entry = files.iter().find(|file| file.file_name().is_some_and(|name| name == ENTRY));
-    let Some(folder) = entry.and_then(|entry| entry.parent()?.parent()) else { return Vec::new() };
+/// Those of `files` in the folder that holds MLX. The path of MLX's entry, if it doesn't lie where the installed worker would look for it.
+fn below_mlx(files: &[PathBuf]) -> Result<Vec<Library>, PathBuf> {
+    let Some(entry) = files.iter().find(|file| file.file_name().is_some_and(|name| name == ENTRY)) else {
+        return Ok(Vec::new());
+    };
+    let lib = entry.parent().filter(|lib| lib.file_name().is_some_and(|name| name == LIB));
+    // A system's own `lib` holds much else.
+    let folder =
+        lib.and_then(Path::parent).filter(|folder| ![Path::new("/"), Path::new("/usr")].contains(folder));
+    let Some(folder) = folder else { return Err(entry.clone()) };
     let below = |file: &PathBuf| {
         Some(Library { file: file.clone(), name: file.strip_prefix(folder).ok()?.to_owned() })
     };
-    files.iter().filter_map(below).collect()
+    Ok(files.iter().filter_map(below).collect())
 }
 
 #[cfg(test)]
@@ -84,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_lies_in_mlxs_folder_keeps_its_place_in_it() {
-        let found = below_mlx(&loaded(LIST).unwrap());
+        let found = below_mlx(&loaded(LIST).unwrap()).unwrap();
         let names: Vec<_> = found.iter().map(|library| library.name.to_str().unwrap()).collect();
         assert_eq!(names, ["lib/libmlxc.so", "site/mlx/lib/libmlx.so"]);
         assert_eq!(found[1].file, Path::new("/my code/.mlx-linux/site/mlx/lib/libmlx.so"));
@@ -93,7 +101,7 @@ mod tests {
     #[test]
     fn a_library_named_by_its_full_path_counts() {
         let list = "\t/opt/mlx/lib/libmlxc.so (0x1)\n\tlibmlx.so => /opt/mlx/site/libmlx.so (0x2)\n";
-        assert_eq!(below_mlx(&loaded(list).unwrap()).len(), 2);
+        assert_eq!(below_mlx(&loaded(list).unwrap()).unwrap().len(), 2);
     }
 
     #[test]
@@ -103,17 +111,27 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_mlx_has_none() {
-        assert_eq!(of(Path::new("/bin/sh")).unwrap(), []);
+    fn a_layout_that_an_installed_worker_would_not_find_is_refused() {
+        for place in ["/usr/lib/x86_64-linux-gnu", "/opt/mlx", "/usr/lib"] {
+            let list = format!(
+                "\tlibmlxc.so => {place}/libmlxc.so (0x1)\n\tlibc.so.6 => /usr/lib/libc.so.6 (0x2)\n"
+            );
+            let refused = below_mlx(&loaded(&list).unwrap()).unwrap_err();
+            assert_eq!(refused, Path::new(place).join("libmlxc.so"));
+        }
     }
 
     #[test]
-    fn dots_go_and_names_stay() {
+    fn a_program_that_the_loader_refuses_is_no_worker_without_libraries() {
         let place = tempfile::tempdir().unwrap();
-        let folder = place.path().canonicalize().unwrap();
-        std::fs::create_dir(folder.join("lib")).unwrap();
-        std::fs::write(folder.join("libx.so.1.2"), "").unwrap();
-        std::os::unix::fs::symlink("libx.so.1.2", folder.join("libx.so.1")).unwrap();
-        assert_eq!(plain(&folder.join("lib/../libx.so.1")), folder.join("libx.so.1"));
+        let refused = place.path().join("refused");
+        std::fs::write(&refused, "#!/bin/sh\necho 'version GLIBC_9.99 not found' >&2\nexit 1\n").unwrap();
+        std::fs::set_permissions(&refused, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(of(&refused).unwrap_err().to_string().contains("GLIBC_9.99"));
+    }
+
+    #[test]
+    fn a_program_without_mlx_has_none() {
+        assert_eq!(of(Path::new("/bin/sh")).unwrap(), []);
     }
 }

@@ -1,5 +1,6 @@
 //! The daemon that runs, as its lock tells. Looking starts nothing: a connection would, where the manager holds the socket.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fs_err as fs;
@@ -24,6 +25,11 @@ pub fn holder(socket: &SocketPath) -> Option<u32> {
         }
         _ => None,
     }
+}
+
+/// Whether a daemon runs that `file` belongs to: its socket, or what lies beside that under its name.
+pub(crate) fn uses(file: &Path) -> bool {
+    SocketPath::new(file).is_ok_and(|socket| holder(&socket).is_some())
 }
 
 /// Asks the daemon of `socket` to end, as its manager would, and waits until it has. The process that ended; `None` if none ran.
@@ -52,6 +58,17 @@ pub fn end(socket: &SocketPath) -> Result<Option<u32>, ServiceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_living_daemons_files_are_in_use() {
+        let place = tempfile::tempdir().unwrap();
+        let lock = fs::File::create(place.path().join("x.lock")).unwrap();
+        let used = || ["x.sock", "x.lock", "x.failures"].map(|name| uses(&place.path().join(name)));
+        assert_eq!(used(), [false; 3]);
+        lock.file().lock().unwrap();
+        assert_eq!(used(), [true; 3]);
+        assert!(!uses(&place.path().join("y.sock")));
+    }
 
     #[test]
     fn only_a_held_lock_is_a_daemon() {

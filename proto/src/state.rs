@@ -64,15 +64,38 @@ pub fn configuration_directory(
     if path.is_absolute() { Ok(path) } else { Err(StateError::Relative { path }) }
 }
 
-/// What the daemon makes in its state directory, by the beginning of the name: a part of its own may follow a dot or a dash (`store.corrupt-...`), and a
-/// dot comes first while a file isn't whole.
-const OURS: [&str; 5] = ["calibrations", "canary.json", "planner.json", "snapshot", "store"];
+/// What the daemon makes in its state directory, files that aren't whole yet included.
+const OURS: [&str; 12] = [
+    "calibrations",
+    "canary.json",
+    "canary.json.new",
+    "planner.json",
+    "planner.json.later",
+    "planner.json.new",
+    "snapshot.fsnp",
+    "snapshot.tmp",
+    "store",
+    "store-manifest.json",
+    ".store-manifest.json.tmp",
+    "store.lock",
+];
 
-/// Whether an entry of the state directory is the daemon's, its logs aside. Whoever names a directory may keep other things in it.
+/// Whether an entry of the state directory is the daemon's, its logs aside: one of a few names, or a store that was set aside, as
+/// `store.corrupt-20260822T120000Z`. Whoever names a directory may keep other things in it.
 pub fn is_ours(name: &str) -> bool {
-    let name = name.strip_prefix('.').unwrap_or(name);
-    let follows = |rest: &str| rest.is_empty() || rest.starts_with(['.', '-']);
-    OURS.iter().any(|ours| name.strip_prefix(ours).is_some_and(follows))
+    OURS.contains(&name) || name.strip_prefix("store.").is_some_and(is_reason_and_moment)
+}
+
+/// "corrupt-20260822T120000Z", and what may follow.
+fn is_reason_and_moment(text: &str) -> bool {
+    let Some((reason, moment)) = text.split_once('-') else { return false };
+    let pattern = b"00000000T000000Z";
+    let is_like =
+        |(found, wanted): (u8, &u8)| if *wanted == b'0' { found.is_ascii_digit() } else { found == *wanted };
+    !reason.is_empty()
+        && reason.bytes().all(|byte| byte.is_ascii_lowercase())
+        && moment.len() >= pattern.len()
+        && moment.bytes().zip(pattern).all(is_like)
 }
 
 /// The snapshot file: what the daemon last told its clients, for those that start while it isn't there.
@@ -114,9 +137,13 @@ mod tests {
 
     #[test]
     fn only_what_the_daemon_makes_is_its_own() {
-        for ours in
-            ["calibrations", "store", "store.lock", "store.corrupt-20260822T120000Z", "store-manifest.json"]
-        {
+        for ours in [
+            "calibrations",
+            "store",
+            "store.lock",
+            "store.corrupt-20260822T120000Z",
+            "store.unclean-20260822T120000Z-2",
+        ] {
             assert!(is_ours(ours), "{ours}");
         }
         for ours in
@@ -124,7 +151,18 @@ mod tests {
         {
             assert!(is_ours(ours), "{ours}");
         }
-        for other in ["config", "stored", "storehouse", "planner", "", ".", ".ssh", "Documents"] {
+        for other in [
+            "config",
+            "stored",
+            "store.bak",
+            "store-2024",
+            "store.corrupt-1",
+            "snapshot-2024",
+            "planner",
+            "",
+            ".",
+            ".ssh",
+        ] {
             assert!(!is_ours(other), "{other}");
         }
     }

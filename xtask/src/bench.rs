@@ -19,9 +19,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     let mut build = Command::new(workspace::cargo());
     build.current_dir(&root).args(["build", "--release", "--locked"]);
-    for package in ["fusiond", "fusion-worker", "fusionctl", "fusion-bench"] {
-        build.args(["--package", package]);
-    }
+    let programs = workspace::PROGRAMS.into_iter().chain(["fusion-bench"]);
+    build.args(programs.flat_map(|program| ["--package", program]));
     process::show(&mut build, "building")?;
     let mut example = Command::new(workspace::cargo());
     example.current_dir(&root).args(["build", "--release", "--locked"]);

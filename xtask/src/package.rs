@@ -14,10 +14,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{process, workspace};
+use crate::process;
+use crate::workspace::{self, PROGRAMS};
 
-/// The programs of a release.
-const PROGRAMS: [&str; 3] = ["fusiond", "fusion-worker", "fusionctl"];
 /// Set by dist: the target that it packs for.
 const TARGET: &str = "CARGO_DIST_TARGET";
 /// Read by mlx-sys's build script on macOS: where it puts MLX's kernels.

@@ -9,9 +9,6 @@ use anyhow::{Context, Result, bail};
 
 use crate::{process, workspace};
 
-/// What the tests start.
-const PROGRAMS: [&str; 3] = ["fusiond", "fusion-worker", "fusionctl"];
-
 struct Places {
     root: PathBuf,
     /// The package's source.
@@ -74,7 +71,7 @@ pub(crate) fn test() -> Result<()> {
     let places = Places::of(workspace::root()?);
     let mut programs = Command::new(workspace::cargo());
     programs.current_dir(&places.root).args(["build", "--quiet", "--locked"]);
-    programs.args(PROGRAMS.iter().flat_map(|program| ["--package", program]));
+    programs.args(workspace::PROGRAMS.iter().flat_map(|program| ["--package", program]));
     process::show(&mut programs, "building what the tests start")?;
     process::show(places.python("ruff")?.args(["check", "--quiet", "."]), "ruff")?;
     process::show(places.python("ruff")?.args(["format", "--quiet", "--check", "."]), "ruff format")?;

@@ -54,7 +54,7 @@ pub(crate) fn build_programs() -> Result<PathBuf> {
 fn build(root: &Path) -> Result<()> {
     let mut cargo = Command::new(workspace::cargo());
     cargo.current_dir(root).args(["build", "--release", "--locked"]);
-    cargo.args(["--package", "fusiond", "--package", "fusion-worker", "--package", "fusionctl"]);
+    cargo.args(workspace::PROGRAMS.iter().flat_map(|program| ["--package", program]));
     process::show(&mut cargo, "building")
 }
 

@@ -7,6 +7,9 @@ use std::{
 
 use anyhow::{Context, Result};
 
+/// The packages that an installation consists of; each is a program of the same name.
+pub(crate) const PROGRAMS: [&str; 3] = ["fusiond", "fusion-worker", "fusionctl"];
+
 /// The root of the checkout, absolute.
 pub(crate) fn root() -> Result<PathBuf> {
     // Read at run time: a path compiled in would be wrong after the checkout has moved.

@@ -163,7 +163,8 @@ impl LeaseBook {
     /// A client's work pays for exploration, and what it was charged is taken off.
     pub fn report(&mut self, client: u64, report: LeaseReport) {
         let (time, charged) = (report.time_ms.max(0.0), report.charged_ms.max(0.0));
-        self.available_ms += self.epsilon * time - charged;
+        // Whatever is reported, debts end some day.
+        self.available_ms = (self.available_ms + self.epsilon * time - charged).max(-self.most_ms);
         if let Some((holder, left)) = &mut self.holder
             && *holder == client
         {

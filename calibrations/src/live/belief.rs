@@ -183,3 +183,91 @@ fn index(unit: Unit) -> usize {
 fn project(weights: [f64; 2], values: [f64; 2]) -> f64 {
     weights[0] * values[0] + weights[1] * values[1]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOW: f64 = 0.4;
+
+    /// A belief that calls have settled at the stored times.
+    fn settled() -> Belief {
+        let mut belief = Belief::new();
+        for _ in 0..30 {
+            belief.observe_both(0.0, 0.0);
+        }
+        belief
+    }
+
+    fn balance(belief: &Belief) -> f64 {
+        belief.offsets[1] - belief.offsets[0]
+    }
+
+    #[test]
+    fn a_slow_call_is_doubted_once_and_then_believed() {
+        let mut belief = settled();
+        belief.observe_both(SLOW, SLOW);
+        assert!(belief.doubted && belief.offsets[0].abs() < 0.05, "{belief:?}");
+        belief.observe_both(SLOW, SLOW);
+        assert!(!belief.doubted && (belief.offsets[0] - SLOW).abs() < 0.05, "{belief:?}");
+    }
+
+    #[test]
+    fn a_single_unit_is_doubted_once_too() {
+        let mut belief = settled();
+        belief.observe_one(Unit::Primary, SLOW, None);
+        assert!(belief.doubted && belief.offsets[0].abs() < 0.01, "{belief:?}");
+        belief.observe_one(Unit::Primary, SLOW, None);
+        assert!(!belief.doubted && belief.offsets[0] > 0.8 * SLOW, "{belief:?}");
+    }
+
+    #[test]
+    fn what_slows_the_whole_call_leaves_the_balance_alone() {
+        let mut belief = settled();
+        for _ in 0..6 {
+            belief.observe_both(SLOW, SLOW);
+            assert!(balance(&belief).abs() < 1e-9, "{belief:?}");
+        }
+    }
+
+    #[test]
+    fn a_hidden_unit_is_at_most_as_slow_as_the_other_showed() {
+        let mut belief = Belief::new();
+        belief.observe_both(SLOW, 0.0);
+        let before = belief.offsets[0];
+        belief.observe_one(Unit::Secondary, 0.0, Some(0.1));
+        assert!(before > 0.3 && belief.offsets[0] < 0.13, "{before} {belief:?}");
+        // A bound that is no news teaches nothing.
+        let settled = settled();
+        let mut bounded = settled;
+        bounded.observe_one(Unit::Secondary, 0.0, Some(0.1));
+        assert_eq!(bounded.offsets[0].to_bits(), settled.offsets[0].to_bits());
+    }
+
+    #[test]
+    fn whatever_is_seen_the_variances_stay_those_of_a_belief() {
+        let mut noise = crate::noise::Noise::new(3);
+        let mut belief = Belief::new();
+        for call in 0..5_000 {
+            let wild = |deviation: f64| deviation.clamp(-1e3, 1e3);
+            let (one, other) = (wild(noise.normal() * 0.5), wild(noise.normal() * 0.5));
+            match call % 3 {
+                0 => belief.observe_both(one, other),
+                1 => belief.observe_one(Unit::Primary, one, Some(other)),
+                _ => belief.observe_one(Unit::Secondary, one, Some(other)),
+            }
+            let [primary, secondary] = belief.variances;
+            assert!(primary > 0.0 && secondary > 0.0, "{call}: {belief:?}");
+            assert!(belief.covariance.powi(2) <= primary * secondary * (1.0 + 1e-9), "{call}: {belief:?}");
+            assert!(belief.offsets.iter().all(|offset| offset.abs() <= LIMIT.ln()), "{call}: {belief:?}");
+        }
+    }
+
+    #[test]
+    fn a_trusted_belief_doubts_nothing() {
+        let mut belief = settled();
+        belief.observe_both(SLOW, SLOW);
+        assert!(!belief.trusted().doubted);
+        assert_eq!(belief.trusted().covariance.to_bits(), 0.0_f64.to_bits());
+    }
+}

@@ -389,14 +389,14 @@ fn two_accidents_in_a_row_at_the_rows_to_confirm_are_no_loss() {
         let mut noise = Noise(seed);
         let options = Options { start: Start::Prior(prior), seed, ..Options::default() };
         let mut search = Search::new(shape, options);
-        let (mut first_rows, mut accidents) = (None, 0);
+        let (mut first_rows, mut accidents) = (0, 0);
         let outcome = drive(&mut search, |ask| {
             let mut sample = two_units(shape, 3.4, &mut noise, ask);
             let rows = ask.secondary_rows();
-            let apart = rows.abs_diff(*first_rows.get_or_insert(if rows > 0 { rows } else { 0 }));
-            if rows > 0 && first_rows == Some(0) {
-                first_rows = Some(rows);
-            } else if rows > 0 && apart > 25 && accidents < 2 {
+            if first_rows == 0 {
+                first_rows = rows;
+            }
+            if rows > 0 && rows.abs_diff(first_rows) > 25 && accidents < 2 {
                 accidents += 1;
                 sample.total_ms *= 1.45;
                 let times = sample.finish_times.as_mut().unwrap();

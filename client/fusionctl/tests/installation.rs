@@ -596,19 +596,30 @@ fn purging_keeps_the_users_configuration_and_never_a_home() {
     assert!(purged.stdout.contains("your own files"), "{}", purged.stdout);
     assert!(state.join("config/config.toml").exists() && !state.join("planner.json").exists());
 
-    assert_eq!(run(&install, &place.home()).code, 0);
-    fs::create_dir(place.home().join("store.corrupt-1")).unwrap();
-    fs::create_dir_all(place.home().join("logs")).unwrap();
-    fs::write(place.home().join("logs/mine.log"), "").unwrap();
-    fs::write(place.home().join("logs/fusiond.log.1"), "").unwrap();
-    fs::write(place.home().join("stored"), "").unwrap();
-    let purged = run(&["uninstall", "--purge", "--yes"], &place.home());
+    let shared = place.path("shared");
+    assert_eq!(run(&install, &shared).code, 0);
+    fs::create_dir_all(shared.join("logs")).unwrap();
+    fs::create_dir(shared.join("store.corrupt-20260822T120000Z")).unwrap();
+    for mine in ["logs/mine.log", "stored", "store.bak", "snapshot-2024"] {
+        fs::write(shared.join(mine), "").unwrap();
+    }
+    fs::write(shared.join("logs/fusiond.log.1"), "").unwrap();
+    let purged = run(&["uninstall", "--purge", "--yes"], &shared);
     assert_eq!(purged.code, 0, "{}", purged.stderr);
     assert!(purged.stdout.contains("isn't the daemon's"), "{}", purged.stdout);
-    assert!(!place.home().join("store.corrupt-1").exists());
-    let logs: Vec<_> = fs::read_dir(place.home().join("logs")).unwrap().collect();
-    assert_eq!(logs.len(), 1, "{logs:?}");
-    assert!(place.home().join("stored").exists() && place.path("Library/notes").exists());
+    assert!(!shared.join("store.corrupt-20260822T120000Z").exists());
+    assert!(!shared.join("logs/fusiond.log.1").exists());
+    for mine in ["logs/mine.log", "stored", "store.bak", "snapshot-2024"] {
+        assert!(shared.join(mine).exists(), "{mine}");
+    }
+
+    assert_eq!(run(&install, &place.home()).code, 0);
+    fs::create_dir(place.home().join("calibrations")).unwrap();
+    let refused = run(&["uninstall", "--purge", "--yes"], &place.home());
+    assert_eq!(refused.code, 78, "{}", refused.stderr);
+    assert!(refused.stderr.contains("holds your home"), "{}", refused.stderr);
+    assert!(place.home().join("calibrations").exists() && place.path("Library/notes").exists());
+    assert_eq!(run(&["uninstall"], &place.home()).code, 0);
 }
 
 #[test]

@@ -113,6 +113,7 @@ def shares(told: Told, acceleration: Acceleration) -> list[float]:
         pytest.param("f32", 150_000, 0.0, 0.1, 4, id="f32-far-too-little"),
         pytest.param("f32", "garbage", 0.0, 1.0, 4, id="f32-garbage"),
         pytest.param("q4", 10_000, 0.4, 0.6, 1, id="q4-right"),
+        pytest.param("q4", 1_500, 0.8, 1.0, 4, id="q4-far-too-much"),
         pytest.param("q4", "garbage", 0.0, 1.0, 2, id="q4-garbage"),
     ],
     indirect=["told"],
@@ -132,6 +133,7 @@ def test_with_the_daemon_and_whatever_share_it_serves(
     try:
         served = shares(told, acceleration)
         assert all(least < share < most for share in served), served
+        assert secondary_ns_per_row != "garbage" or len(set(served)) > 1, served
         told.compare(every=every)
         assert acceleration.chunks["split"] >= PROMPTS // every
     finally:
@@ -144,6 +146,7 @@ class Garbage:
     def __init__(self, attachment: Any) -> None:
         self._attachment, self._random = attachment, random.Random(11)
         self.answers: set[tuple[int, int]] = set()
+        self.wholes = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._attachment, name)
@@ -154,6 +157,7 @@ class Garbage:
         return answer
 
     def secondary_rows_through(self, _places: tuple[int, ...], rows: int) -> int:
+        self.wholes += 1
         return self.secondary_rows(0, rows)
 
 
@@ -170,6 +174,7 @@ def test_with_another_share_in_every_product(
     try:
         told.compare(every=2)
         assert acceleration.chunks["split"] >= PROMPTS // 2
+        assert garbage.wholes > 0
         assert {0, 1} < {answer for answer, _ in garbage.answers}
         assert any(answer == rows - 1 for answer, rows in garbage.answers)
     finally:

@@ -79,8 +79,7 @@ impl Policy for Fixed {
         if !self.whole_ffn {
             return 0;
         }
-        // The fewest that a layer wants, made to suit the others: a step down from a cliff may land on another.
-        let rows = layers.map(|shape| self.secondary_rows(shape)).into_iter().min().unwrap_or(0);
-        layers.iter().fold(rows, |rows, shape| self.rule.nearest_allowed(*shape, rows))
+        let wanted = layers.map(|shape| (shape, self.secondary_rows(shape)));
+        self.rule.fewest_rows_through(&wanted)
     }
 }

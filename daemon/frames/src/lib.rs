@@ -41,6 +41,12 @@ pub const MAX_MESSAGE_BYTES: u32 = 64 * 1024;
 /// The environment variable that caps a worker's memory, in bytes beyond what the program itself maps. The daemon sets it for every worker.
 pub const MEMORY_LIMIT_VARIABLE: &str = "FUSION_WORKER_MEMORY_LIMIT_BYTES";
 
+/// A variable for a process that runs a development pair on Linux: each unit is one core, so OpenBLAS must not spread a product.
+pub const ONE_BLAS_THREAD: (&str, &str) = ("OPENBLAS_NUM_THREADS", "1");
+/// Another one: memory in pages of 2 MiB, where the system has such. On a virtual machine, whose addresses are translated twice, stock products of 4 ms to
+/// 120 ms take 6 % less, and joining 16 MB takes 2.6 ms instead of 4.0 (Intel, 2 cores). glibc 2.35 and later; others ignore it.
+pub const LARGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+
 /// What the daemon asks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Request {

@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use fusion_frames::{LARGE_PAGES, ONE_BLAS_THREAD};
 use fusion_proto::v1;
 
 use crate::settings::WorkerSettings;
 
 /// The module that speaks frames.
 const MODULE: &str = "fusiond.worker";
-/// What an interpreter needs to load the same libraries. Others are none of our business.
-const VARIABLES: [&str; 4] = ["PYTHONPATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"];
+/// What an interpreter needs to load the same libraries, and to keep its numbers in pages of the same size. Others are none of our business.
+const VARIABLES: [&str; 5] =
+    ["PYTHONPATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", LARGE_PAGES.0];
 /// The longest value of a variable, in bytes.
 const LONGEST_VALUE: usize = 32 * 1024;
-/// Each unit of a development pair is one core, and OpenBLAS reads this when it is loaded, which may be before the worker can say it.
-const ONE_BLAS_THREAD: (&str, &str) = ("OPENBLAS_NUM_THREADS", "1");
 
 /// Why a client's worker can't be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +45,7 @@ pub struct ClientWorker {
 impl ClientWorker {
     /// How the daemon starts it; limits are those of its own worker.
     pub fn settings(&self, own: &WorkerSettings) -> WorkerSettings {
+        // OpenBLAS reads it when it is loaded, which may be before the worker can say it.
         let (variable, one) = ONE_BLAS_THREAD;
         let mut environment = self.environment.clone();
         environment.insert(variable.to_owned(), one.to_owned());

@@ -25,6 +25,8 @@ const EPSILON: f64 = 0.01;
 const STARTER_MS: f64 = 100.0;
 /// The largest lease, in ms.
 const MOST_MS: f64 = 10_000.0;
+/// What a client did since its last report is less than a day's work; a report of more is a fault of it.
+const LONGEST_REPORT_MS: f64 = 86_400_000.0;
 /// Resets that are remembered for clients that were away.
 const MOST_RESETS: usize = 256;
 /// Change of an arm's level that clients are told of (logarithm): a third of the gate's margin.
@@ -166,7 +168,7 @@ impl Gates {
         inner.resets =
             resets.filter_map(|reset| Some((reset.number, scope(&reset.workload, reset.bucket)?))).collect();
         if let Some(ms) = snapshot.exploration_available_ms.filter(|ms| ms.is_finite()) {
-            inner.book = LeaseBook::new(EPSILON, ms, MOST_MS);
+            inner.book = LeaseBook::new(EPSILON, ms.clamp(-MOST_MS, MOST_MS), MOST_MS);
         }
         inner.homes.values().map(|known| known.state.regions.len()).sum()
     }
@@ -182,8 +184,8 @@ impl Gates {
         if let (Some(home), Some(state)) = (home, &report.state) {
             self.learn(&mut inner, home, state, report.last_reset);
         }
-        let finite = |ms: f64| if ms.is_finite() { ms } else { 0.0 };
-        let (time_ms, charged_ms) = (finite(report.time_ms), finite(report.charged_ms));
+        let sane = |ms: f64| if ms.is_finite() { ms.clamp(0.0, LONGEST_REPORT_MS) } else { 0.0 };
+        let (time_ms, charged_ms) = (sane(report.time_ms), sane(report.charged_ms));
         inner.book.report(client, LeaseReport { time_ms, charged_ms });
         if inner.book.holder() == Some(client) {
             if report.wants_lease && report.lease_left_ms > 0.0 {
@@ -510,6 +512,13 @@ mod tests {
         // A file of an older daemon, and a damaged one.
         assert_eq!(after(None).report(2, None, &wants), Some(STARTER_MS));
         assert_eq!(after(Some(f64::NAN)).report(2, None, &wants), Some(STARTER_MS));
+        assert_eq!(after(Some(1e300)).exploration_available_ms(), MOST_MS);
+        // A report that can't be is no end of exploring, nor the end of its limit.
+        let faulty = after(Some(0.0));
+        faulty.report(3, None, &v1::GateReport { charged_ms: 1e300, ..Default::default() });
+        assert_eq!(faulty.exploration_available_ms(), -MOST_MS);
+        faulty.report(3, None, &v1::GateReport { time_ms: 1e300, ..Default::default() });
+        assert!(faulty.exploration_available_ms() <= EPSILON * LONGEST_REPORT_MS);
     }
 
     #[test]

@@ -77,15 +77,19 @@ struct Followed {
 impl Followed {
     /// Whether the lines moved so far that clients should be told; they are, then.
     fn is_news(&mut self) -> bool {
-        let (now, told) = (self.live.lines(), self.told);
-        let news = loss(&told, &now) > WORTH_TELLING
-            || moved(now.primary_ms_per_row, told.primary_ms_per_row)
-            || moved(now.secondary_ms_per_row, told.secondary_ms_per_row);
+        let now = self.live.lines();
+        let news = is_worth_telling(&self.told, &now);
         if news {
             self.told = now;
         }
         news
     }
+}
+
+fn is_worth_telling(told: &Lines, now: &Lines) -> bool {
+    loss(told, now) > WORTH_TELLING
+        || moved(now.primary_ms_per_row, told.primary_ms_per_row)
+        || moved(now.secondary_ms_per_row, told.secondary_ms_per_row)
 }
 
 /// What was asked for.
@@ -266,4 +270,34 @@ fn measured_rows(records: &[Arc<Record>], layer: Layer) -> Vec<u32> {
     rows.sort_unstable();
     rows.dedup();
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_told_what_their_rows_lose_and_of_another_pace() {
+        let told = Lines {
+            primary_ms_per_row: 0.01,
+            secondary_ms_per_row: 0.02,
+            overhead_ms: 0.0,
+            stock_ms_per_row: 0.01,
+        };
+        let is_told = |primary: f64, secondary: f64| {
+            let now = Lines {
+                primary_ms_per_row: told.primary_ms_per_row * primary,
+                secondary_ms_per_row: told.secondary_ms_per_row * secondary,
+                ..told
+            };
+            is_worth_telling(&told, &now)
+        };
+        // Both slower alike: the rows stay right.
+        assert!(!is_told(1.09, 1.09));
+        assert!(is_told(1.11, 1.11));
+        assert!(is_told(0.89, 0.89));
+        // One against the other: 0.1 % and 1 % are lost.
+        assert!(!is_told(1.0015, 1.0));
+        assert!(is_told(1.015, 0.985));
+    }
 }

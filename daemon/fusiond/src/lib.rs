@@ -32,6 +32,7 @@ pub mod activation;
 pub mod canary;
 pub mod client_worker;
 pub mod clients;
+pub mod clocks;
 pub mod configuration;
 pub mod gates;
 pub mod instance;

@@ -21,15 +21,8 @@ mod linux {
         process::Command,
     };
 
+    use fusion_frames::{LARGE_PAGES, ONE_BLAS_THREAD};
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-    /// Each unit of a development pair is one core, so OpenBLAS must not spread a product.
-    const BLAS_THREADS: (&str, &str) = ("OPENBLAS_NUM_THREADS", "1");
-    /// Settings of the C library's, separated by colons.
-    const C_LIBRARY: &str = "GLIBC_TUNABLES";
-    /// Memory in pages of 2 MiB, where the system has such: on a virtual machine, whose addresses are translated twice, stock products of 4 ms to 120 ms
-    /// take 6 % less, and joining 16 MB takes 2.6 ms instead of 4.0 (Intel, 2 cores). glibc 2.35 and later; others ignore it.
-    const LARGE_PAGES: (&str, &str) = ("glibc.malloc.hugetlb", "1");
 
     /// What a development pair needs is read when libraries are loaded, which is before `main`: so this program starts itself again, unless all is
     /// as it should be. Returns only then.
@@ -46,22 +39,22 @@ mod linux {
         Err(Command::new("/proc/self/exe").arg0(name).args(args).envs(missing).exec())
     }
 
-    /// Variables that have to be set, given what they are. Who chose a size of pages keeps it.
+    /// Variables that have to be set, given what they are. Who chose a size of pages keeps it, and other settings of the C library's, which colons separate.
     fn missing(environment: impl Fn(&str) -> Option<OsString>) -> Vec<(&'static str, OsString)> {
         let mut missing = Vec::new();
-        let (variable, one) = BLAS_THREADS;
+        let (variable, one) = ONE_BLAS_THREAD;
         if environment(variable).as_deref() != Some(OsStr::new(one)) {
             missing.push((variable, one.into()));
         }
-        let tunables = environment(C_LIBRARY).unwrap_or_default();
-        let (pages, large) = LARGE_PAGES;
+        let (variable, large) = LARGE_PAGES;
+        let mut tunables = environment(variable).unwrap_or_default();
+        let pages = large.split('=').next().unwrap_or(large);
         if !tunables.to_string_lossy().contains(pages) {
-            let mut with_pages = tunables;
-            if !with_pages.is_empty() {
-                with_pages.push(":");
+            if !tunables.is_empty() {
+                tunables.push(":");
             }
-            with_pages.push(format!("{pages}={large}"));
-            missing.push((C_LIBRARY, with_pages));
+            tunables.push(large);
+            missing.push((variable, tunables));
         }
         missing
     }
@@ -98,18 +91,21 @@ mod linux {
 
         #[test]
         fn what_is_missing_is_set_once() {
-            let both = [(BLAS_THREADS.0, "1".to_owned()), (C_LIBRARY, "glibc.malloc.hugetlb=1".to_owned())];
-            assert_eq!(missing_of(&[]), both);
-            assert_eq!(missing_of(&[(both[0].0, &both[0].1), (both[1].0, &both[1].1)]), []);
+            let both = [ONE_BLAS_THREAD, LARGE_PAGES];
+            assert_eq!(missing_of(&[]), both.map(|(name, value)| (name, value.to_owned())));
+            assert_eq!(missing_of(&both), []);
         }
 
         #[test]
         fn other_settings_are_kept() {
-            let own = [(BLAS_THREADS.0, "4"), (C_LIBRARY, "glibc.malloc.check=1")];
+            let own = [(ONE_BLAS_THREAD.0, "4"), (LARGE_PAGES.0, "glibc.malloc.check=1")];
             let set = missing_of(&own);
             assert_eq!(set[0].1, "1");
             assert_eq!(set[1].1, "glibc.malloc.check=1:glibc.malloc.hugetlb=1");
-            assert_eq!(missing_of(&[(BLAS_THREADS.0, "1"), (C_LIBRARY, "glibc.malloc.hugetlb=0")]), []);
+            assert_eq!(
+                missing_of(&[(ONE_BLAS_THREAD.0, "1"), (LARGE_PAGES.0, "glibc.malloc.hugetlb=0")]),
+                []
+            );
         }
     }
 }

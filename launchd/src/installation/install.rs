@@ -47,7 +47,7 @@ pub fn plan(
     if registers {
         let definitions = definitions.clone();
         steps.push(Step::Register { manager: kind, definitions, start: wanted.start });
-    } else if wanted.start == Start::AtLogin && observed.manager == ManagerState::Waiting {
+    } else if wanted.start == Start::AtLogin && !matches!(observed.manager, ManagerState::Running { .. }) {
         steps.push(Step::Start { manager: kind, definitions });
     }
     steps.extend(replaced::steps(&during, wanted));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use fusion_proto::endpoint::SocketPath;
+use fusion_proto::state::log_directory;
 
 use crate::checkpoint::Checkpoints;
 use crate::definition::Definition;
@@ -63,6 +64,8 @@ pub enum Step {
     RemoveTree(PathBuf),
     /// Removes a directory if nothing is in it.
     RemoveEmptyDirectory(PathBuf),
+    /// Removes a state directory unless it holds what isn't the daemon's: also what that wrote while it was asked to end.
+    RemoveState(PathBuf),
 }
 
 impl fmt::Display for Step {
@@ -82,6 +85,7 @@ impl fmt::Display for Step {
             Self::RemoveFile(path) => write!(f, "remove {}", path.display()),
             Self::RemoveTree(path) => write!(f, "remove {} with all that is in it", path.display()),
             Self::RemoveEmptyDirectory(path) => write!(f, "remove {} if it is empty", path.display()),
+            Self::RemoveState(path) => write!(f, "remove {} unless something else is in it", path.display()),
         }
     }
 }
@@ -102,9 +106,12 @@ impl Step {
             Self::Start { definitions, .. } => manager.start(definitions, checkpoints)?,
             Self::Unregister(_) => manager.unregister(checkpoints)?,
             Self::Forget(_) => manager.forget()?,
+            // A daemon may have been started there since.
+            Self::RemoveFile(path) if running::uses(path) => {}
             Self::RemoveFile(path) => files::remove(path)?,
             Self::RemoveTree(path) => remove_tree(path)?,
             Self::RemoveEmptyDirectory(path) => remove_if_empty(path)?,
+            Self::RemoveState(path) => remove_state(path)?,
         }
         Ok(())
     }
@@ -123,11 +130,26 @@ fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
+fn remove_state(path: &Path) -> io::Result<()> {
+    for step in super::uninstall::contents(path) {
+        match step {
+            Step::RemoveTree(path) => remove_tree(&path)?,
+            Step::RemoveFile(path) => files::remove(&path)?,
+            _ => {}
+        }
+    }
+    remove_if_empty(&log_directory(path))?;
+    remove_if_empty(path)
+}
+
+/// A link to a directory, and one that something is mounted on, are somebody's arrangement: they stay.
 fn remove_if_empty(path: &Path) -> io::Result<()> {
-    use io::ErrorKind;
+    use io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound, ResourceBusy};
 
     match fs::remove_dir(path) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => Ok(()),
+        Err(error) if matches!(error.kind(), NotFound | DirectoryNotEmpty | NotADirectory | ResourceBusy) => {
+            Ok(())
+        }
         other => other,
     }
 }

@@ -1,5 +1,6 @@
 //! What uninstalling takes.
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use fusion_proto::state::{is_ours, log_directory};
@@ -38,11 +39,12 @@ pub fn plan(places: &Places, kind: ManagerKind, extent: Extent, observed: &Obser
     steps.extend(forget);
     steps.extend(steps_for(programs(observed.record.as_ref())));
     steps.extend(steps_for(socket_files(&places.socket)));
-    steps.extend(logs(&places.logs()));
-    if extent == Extent::Everything {
-        steps.extend(purge(&places.state));
-        for state in earlier_states(observed.record.as_ref()) {
-            steps.extend(logs(&log_directory(state)).into_iter().chain(purge(state)));
+    match extent {
+        Extent::Program => steps.extend(logs(&places.logs())),
+        Extent::Everything => {
+            steps.extend(purge(&places.state));
+            let earlier = earlier_states(observed.record.as_ref()).iter();
+            steps.extend(earlier.filter(|state| !is_in_use(state)).flat_map(|state| purge(state)));
         }
     }
     steps.extend(directories(observed.record.as_ref()));
@@ -57,7 +59,7 @@ pub fn plan(places: &Places, kind: ManagerKind, extent: Extent, observed: &Obser
 fn logs(directory: &Path) -> Vec<Step> {
     let entries = directory.read_dir().into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("fusiond."));
-    let mut ours: Vec<PathBuf> = ours.map(|entry| entry.path()).collect();
+    let mut ours: Vec<PathBuf> = ours.map(|entry| entry.path()).filter(|path| !path.is_dir()).collect();
     ours.sort();
     let mut steps = steps_for(ours);
     if directory.exists() && !(steps.is_empty() && has_content(directory)) {
@@ -68,13 +70,25 @@ fn logs(directory: &Path) -> Vec<Step> {
 
 /// What the daemon made in its state directory, and the directory once nothing else is in it.
 fn purge(state: &Path) -> Vec<Step> {
-    let mut ours: Vec<PathBuf> = own_state(state).collect();
-    ours.sort();
-    let mut steps: Vec<Step> = ours.into_iter().flat_map(steps_for_tree).collect();
+    let mut steps = contents(state);
     if state.exists() && !(steps.is_empty() && has_content(state)) {
-        steps.push(Step::RemoveEmptyDirectory(state.to_owned()));
+        steps.push(Step::RemoveState(state.to_owned()));
     }
     steps
+}
+
+/// What the daemon made in its state directory, as it is now.
+pub(super) fn contents(state: &Path) -> Vec<Step> {
+    let mut ours: Vec<PathBuf> = own_state(state).collect();
+    ours.sort();
+    let logs = logs(&log_directory(state)).into_iter();
+    ours.into_iter().flat_map(steps_for_tree).chain(logs).collect()
+}
+
+/// Whether a daemon has the store of a state directory open.
+fn is_in_use(state: &Path) -> bool {
+    let lock = File::open(state.join("store.lock"));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 fn own_state(state: &Path) -> impl Iterator<Item = PathBuf> {
@@ -140,7 +154,9 @@ pub fn kept(places: &Places, record: Option<&Record>) -> Vec<Kept> {
 }
 
 fn why_state(state: &Path) -> &'static str {
-    if own_state(state).next().is_some() {
+    if is_in_use(state) {
+        "a daemon uses it"
+    } else if own_state(state).next().is_some() {
         "calibrations: 'fusionctl uninstall --purge' removes them"
     } else {
         "what is in it isn't the daemon's"

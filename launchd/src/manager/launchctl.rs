@@ -203,7 +203,8 @@ impl Launchctl {
     }
 }
 
-/// What the text of `print` says. It is made for people and without promises, so only the two plainest lines are read: "state = running", "pid = 4242".
+/// What the text of `print` says. It is made for people and without promises, so only the plainest lines are read: "state = running", "pid = 4242",
+/// "last exit code = 78: EX_CONFIG".
 fn running(text: &str) -> ManagerState {
     // The service's own lines come before those of its endpoints and sockets.
     let value = |name: &str| {
@@ -212,9 +213,12 @@ fn running(text: &str) -> ManagerState {
     };
     let pid = value("pid").and_then(|pid| pid.parse().ok());
     if pid.is_some() || value("state") == Some("running") {
-        ManagerState::Running { pid }
-    } else {
-        ManagerState::Waiting
+        return ManagerState::Running { pid };
+    }
+    let code = value("last exit code").and_then(|said| said.split(':').next()?.parse().ok());
+    match code {
+        None | Some(0) => ManagerState::Waiting,
+        failed => ManagerState::Failed { code: failed },
     }
 }
 
@@ -229,6 +233,11 @@ mod tests {
         assert_eq!(running("x = {\n\tstate = not running\n\truns = 3\n}"), ManagerState::Waiting);
         assert_eq!(running("x = {\n\tstate = running\n}"), ManagerState::Running { pid: None });
         assert_eq!(running(""), ManagerState::Waiting);
+        let ended =
+            |how: &str| running(&format!("x = {{\n\tstate = not running\n\tlast exit code = {how}\n}}"));
+        assert_eq!(ended("(never exited)"), ManagerState::Waiting);
+        assert_eq!(ended("0"), ManagerState::Waiting);
+        assert_eq!(ended("78: EX_CONFIG"), ManagerState::Failed { code: Some(78) });
     }
 
     #[test]

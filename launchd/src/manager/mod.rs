@@ -59,6 +59,11 @@ pub enum ManagerState {
     NotLoaded,
     /// It holds the socket; the daemon starts with the next connection.
     Waiting,
+    /// The same, but its last run failed.
+    Failed {
+        /// How that ended, where the manager tells: the exit code, or the signal under systemd.
+        code: Option<i32>,
+    },
     /// The daemon runs.
     Running {
         /// Its process.

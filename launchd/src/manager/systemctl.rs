@@ -40,7 +40,7 @@ impl Systemctl {
     }
 
     pub(super) fn state(&self) -> Result<ManagerState, ServiceError> {
-        let properties = "--property=Id,ActiveState,MainPID";
+        let properties = "--property=Id,ActiveState,MainPID,ExecMainStatus";
         let ended = self.user(&["show", properties, SERVICE, SOCKET])?;
         Ok(state(&ended.stdout))
     }
@@ -106,6 +106,9 @@ fn state(text: &str) -> ManagerState {
     match (value(SERVICE, "ActiveState"), value(SOCKET, "ActiveState")) {
         (Some("active" | "reloading" | "deactivating"), _) => ManagerState::Running { pid },
         (Some("activating"), _) if pid.is_some() => ManagerState::Running { pid },
+        (Some("failed"), Some("active" | "activating")) => {
+            ManagerState::Failed { code: value(SERVICE, "ExecMainStatus").and_then(|code| code.parse().ok()) }
+        }
         (_, Some("active" | "activating")) => ManagerState::Waiting,
         _ => ManagerState::NotLoaded,
     }
@@ -119,13 +122,14 @@ mod tests {
     fn both_units_tell_the_state() {
         let shown = |service: &str, pid: u32, socket: &str| {
             state(&format!(
-                "MainPID={pid}\nId=fusiond.service\nActiveState={service}\n\nId=fusiond.socket\nActiveState={socket}\n"
+                "MainPID={pid}\nExecMainStatus=203\nId=fusiond.service\nActiveState={service}\n\nId=fusiond.socket\nActiveState={socket}\n"
             ))
         };
         assert_eq!(shown("active", 42, "active"), ManagerState::Running { pid: Some(42) });
         assert_eq!(shown("inactive", 0, "active"), ManagerState::Waiting);
         assert_eq!(shown("activating", 0, "active"), ManagerState::Waiting, "it waits to be started again");
         assert_eq!(shown("inactive", 0, "inactive"), ManagerState::NotLoaded);
+        assert_eq!(shown("failed", 0, "active"), ManagerState::Failed { code: Some(203) });
         assert_eq!(shown("failed", 0, "failed"), ManagerState::NotLoaded);
         assert_eq!(state(""), ManagerState::NotLoaded);
     }

@@ -32,7 +32,7 @@ pub(crate) async fn facts(socket: &SocketPath, daemon: Result<v1::GetStatusReply
         programs.push(look_at_program(name, macos).await);
     }
     let socket_path = socket.as_path().to_owned();
-    let (manager_kind, manager) = ask_manager();
+    let (manager_kind, manager) = ask_manager().await;
     Facts {
         system,
         release: release(system).await,
@@ -65,8 +65,19 @@ async fn ask_worker() -> Option<Result<v1::Engine, String>> {
     Some(engine.map_err(|error| error.to_string()))
 }
 
-/// Who starts the daemon here, and what it does with it.
-fn ask_manager() -> (ManagerKind, Result<ManagerState, String>) {
+/// Who starts the daemon here, and what it does with it. One that hangs is no reason to tell nothing else.
+async fn ask_manager() -> (ManagerKind, Result<ManagerState, String>) {
+    let (answer, answered) = tokio::sync::oneshot::channel();
+    // A thread of its own, since the runtime waits for its blocking ones in the end.
+    std::thread::spawn(move || answer.send(ask_manager_now()));
+    match tokio::time::timeout(PATIENCE, answered).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => (ManagerKind::NATIVE, Err("asking it failed".to_owned())),
+        Err(_) => (ManagerKind::NATIVE, Err(format!("no answer within {} s", PATIENCE.as_secs()))),
+    }
+}
+
+fn ask_manager_now() -> (ManagerKind, Result<ManagerState, String>) {
     match Manager::from_environment() {
         Ok(manager) => (manager.kind(), manager.state().map_err(|error| error.to_string())),
         Err(error) => (ManagerKind::NATIVE, Err(error.to_string())),

@@ -11,8 +11,8 @@ from fusiond._native import Attachment, Layer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# What an interpreter needs to load the same libraries; the daemon passes no others on.
-_ENVIRONMENT = ("PYTHONPATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+# What an interpreter needs to load the same libraries, and to have pages of the same size; the daemon passes no others on.
+_ENVIRONMENT = ("PYTHONPATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "GLIBC_TUNABLES")
 
 
 class Engine(NamedTuple):

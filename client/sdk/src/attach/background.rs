@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use super::copy::Shared;
 use super::gates::Reporter;
+use super::local_copy::Shared;
 use super::{Basis, Options};
 use crate::connection::channel;
 use crate::{Deadlines, VERSION};

@@ -15,31 +15,32 @@
 //! A daemon that is absent, hung, killed, older or newer changes speed, never results and never liveness.
 
 mod activity;
+mod answers;
 mod background;
-mod copy;
 mod gates;
+mod local_copy;
 mod region;
 mod table;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::engine::Engine;
-use fusion_calibrations::gate::{ArmSet, Explanation};
-use fusion_calibrations::lines::Lines;
+use fusion_calibrations::gate::Explanation;
 use fusion_calibrations::live::Observation;
 use fusion_calibrations::shape::Layer;
 use fusion_proto::endpoint::SocketPath;
 use tokio::sync::mpsc;
 
 use background::{Background, Ready};
-use copy::Shared;
+use local_copy::Shared;
 
-pub use copy::LocalCopy;
+pub use answers::Answers;
+pub use local_copy::LocalCopy;
 pub use region::{CallGuard, Decided, RegionHandle};
 
 /// Longest time that [`Attachment::attach`] takes, unless another is given.
@@ -115,10 +116,10 @@ impl Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LayerHandle(usize);
 
-/// A live copy of the daemon's knowledge. Dropping it leaves the daemon.
+/// A live copy of the daemon's knowledge: its [`Answers`] are kept up to date. Dropping it leaves the daemon.
 #[derive(Debug)]
 pub struct Attachment {
-    copy: LocalCopy,
+    answers: Answers,
     observations: Option<mpsc::Sender<(Layer, Observation)>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -126,63 +127,17 @@ pub struct Attachment {
 impl Attachment {
     /// Attaches. Never fails, and takes at most the limit: whatever is there by then is the first basis, and the rest comes in the background.
     pub fn attach(options: Options) -> Self {
-        let copy = LocalCopy::new(&options.layers, options.engine.as_ref(), options.working_set_bytes);
+        let answers = Answers::new(&options.layers, options.engine.as_ref(), options.working_set_bytes);
         let (observations, taken) = mpsc::channel(OBSERVATION_BACKLOG);
         let (ready, waiting) = std::sync::mpsc::sync_channel::<Ready>(1);
         let limit = options.limit;
-        let background = Background::new(Arc::clone(&copy.shared), options, taken, ready);
+        let background = Background::new(Arc::clone(&answers.shared), options, taken, ready);
         // Without a thread there is stock.
         let thread =
             std::thread::Builder::new().name("fusion-client".to_owned()).spawn(move || background.run()).ok();
         // A time-out and a thread that is gone mean the same: go on with what is there.
         let _ = waiting.recv_timeout(limit);
-        Self { copy, observations: Some(observations), thread }
-    }
-
-    /// What the answers rest on now.
-    pub fn basis(&self) -> Basis {
-        self.copy.basis()
-    }
-
-    /// The conditions as the daemon saw them last.
-    pub fn conditions(&self) -> Option<Conditions> {
-        self.copy.conditions()
-    }
-
-    /// The handle of one of the layers that were named at attach.
-    pub fn layer(&self, layer: Layer) -> Option<LayerHandle> {
-        self.copy.layer(layer)
-    }
-
-    /// The secondary unit's rows for `rows` rows of a layer; 0 is stock.
-    pub fn secondary_rows(&self, layer: LayerHandle, rows: u32) -> u32 {
-        self.copy.secondary_rows(layer, rows)
-    }
-
-    /// The same for rows that go through several layers before they are joined, a feed-forward part say: what balances all of them together. 0 where
-    /// one of them isn't known to gain.
-    pub fn secondary_rows_through(&self, layers: &[LayerHandle], rows: u32) -> u32 {
-        let places: Vec<usize> = layers.iter().map(|layer| layer.0).collect();
-        self.copy.shared.table.load().secondary_rows_through(&places, rows)
-    }
-
-    /// The lines that a layer is believed to follow.
-    pub fn lines(&self, layer: LayerHandle) -> Option<Lines> {
-        self.copy.lines(layer)
-    }
-
-    /// A region: one workload, as a whole executed by one of `arms`. It consists of layers, each run so many `times` a call, and of `other_ms` of work that is
-    /// never split, for 1 call. A name and arms that there are already give the same region.
-    ///
-    /// Not for every call: this waits for the background thread.
-    pub fn region(
-        &self,
-        name: &str,
-        arms: ArmSet,
-        parts: &[(LayerHandle, u32)],
-        other_ms: f64,
-    ) -> RegionHandle {
-        self.copy.region(name, arms, parts, other_ms)
+        Self { answers, observations: Some(observations), thread }
     }
 
     /// Why calls of `rows` rows of a region are executed as they are; `None` before the first. Not for every call: this waits and allocates.
@@ -193,7 +148,7 @@ impl Attachment {
     /// Says that products run until the guard is dropped, so that nothing is measured meanwhile. Costs one wake of the background thread
     /// when it is the first, and nothing else.
     pub fn busy(&self) -> BusyGuard {
-        let shared = &self.copy.shared;
+        let shared = &self.answers.shared;
         if shared.activity.hold() {
             shared.wake.notify_one();
         }
@@ -202,8 +157,16 @@ impl Attachment {
 
     /// Reports a split call whose units were waited for one after the other. Never blocks; whether it was taken.
     pub fn observe(&self, layer: LayerHandle, observation: Observation) -> bool {
-        let Some(layer) = self.copy.layers().get(layer.0) else { return false };
+        let Some(layer) = self.answers.layers().get(layer.0) else { return false };
         self.observations.as_ref().is_some_and(|sender| sender.try_send((*layer, observation)).is_ok())
+    }
+}
+
+impl Deref for Attachment {
+    type Target = Answers;
+
+    fn deref(&self) -> &Answers {
+        &self.answers
     }
 }
 
@@ -211,7 +174,7 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         // The closed channel is the sign to leave.
         self.observations = None;
-        self.copy.shared.wake.notify_one();
+        self.answers.shared.wake.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -7,8 +7,8 @@ use std::time::Instant;
 use fusion_calibrations::gate::{Arm, Call, Decision, Explanation};
 
 use super::activity::Mark;
-use super::copy::Shared;
 use super::gates::{ArmGate, Ended, Workload};
+use super::local_copy::Shared;
 
 /// A region of an attachment: one workload, whatever its rows. Cheap to clone; clones are the same region.
 #[derive(Debug, Clone)]

@@ -4,14 +4,12 @@ use std::time::Instant;
 
 use anyhow::Result;
 use fusion_calibrations::{
-    sample::{DropReason, Sample},
+    sample::{DropReason, Sample, is_disturbed},
     search::{Ask, Options, Search, Step},
     shape::{Layer, Shape},
 };
 use fusion_split::{Operands, Timing, Units};
 use serde::Serialize;
-
-use crate::log::is_disturbed;
 
 /// What finding one layer's rows took.
 #[derive(Debug, Serialize)]
@@ -58,7 +56,7 @@ fn sample(timing: &Timing) -> Sample {
         secondary_rows: timing.secondary_rows,
         total_ms: timing.total_ms,
         finish_times: timing.finish_times,
-        dropped: is_disturbed(timing.total_ms, timing.run_queue_delay_ms).then_some(DropReason::Disturbed),
+        dropped: is_disturbed(timing.run_queue_delay_ms, timing.total_ms).then_some(DropReason::Disturbed),
     }
 }
 

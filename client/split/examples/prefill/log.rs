@@ -1,6 +1,9 @@
 //! The policy that lets arms take turns, and keeps a log.
 
-use fusion_calibrations::{sample::Unit, shape::Shape};
+use fusion_calibrations::{
+    sample::{Unit, is_disturbed},
+    shape::Shape,
+};
 use fusion_split::{Arm, Call, Policy, Sampled};
 use serde::Serialize;
 
@@ -9,14 +12,6 @@ use crate::{
     rows::Rows,
     schedule::{Step, Turn},
 };
-
-/// Share of a call for which the units' threads may have waited for a core: the daemon's own limit.
-const TOLERATED_WAIT: f64 = 0.02;
-
-/// Whether other programs disturbed a call. Where the system doesn't tell, none did.
-pub(crate) fn is_disturbed(total_ms: f64, waited_ms: Option<f64>) -> bool {
-    waited_ms.is_some_and(|waited| waited > TOLERATED_WAIT * total_ms)
-}
 
 /// One timed call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -118,7 +113,7 @@ impl Policy for Turns<'_> {
             rows: call.rows,
             ms: call.total_ms,
             waited_ms: call.run_queue_delay_ms,
-            disturbed: is_disturbed(call.total_ms, call.run_queue_delay_ms),
+            disturbed: is_disturbed(call.run_queue_delay_ms, call.total_ms),
         });
         self.sampled.extend_from_slice(call.sampled);
     }
@@ -128,12 +123,6 @@ impl Policy for Turns<'_> {
 mod tests {
     use super::*;
     use fusion_calibrations::ratio::Ratio;
-
-    #[test]
-    fn a_call_that_waited_for_a_core_is_disturbed() {
-        assert!(is_disturbed(100.0, Some(2.1)) && !is_disturbed(100.0, Some(2.0)));
-        assert!(!is_disturbed(100.0, None));
-    }
 
     #[test]
     fn every_call_is_logged_as_what_it_was() {

@@ -41,11 +41,15 @@ impl Rows<'_> {
         }
     }
 
-    /// Of a whole feed-forward part: the fewest that a layer wants, made to suit the others, since a step down from a cliff may land on another. None
-    /// if a layer wants none: it isn't known to gain.
+    /// Of a whole feed-forward part.
     pub(crate) fn ffn_rows(&self, layers: [Shape; 3]) -> u32 {
-        let fewest = layers.map(|shape| self.secondary_rows(shape)).into_iter().min().unwrap_or(0);
-        layers.iter().fold(fewest, |rows, shape| RowRule::apple().nearest_allowed(*shape, rows))
+        if let Self::Table(attachment) = self {
+            let handles: Option<Vec<_>> =
+                layers.iter().map(|shape| attachment.layer(shape.layer())).collect();
+            return handles
+                .map_or(0, |handles| attachment.secondary_rows_through(&handles, layers[0].rows()));
+        }
+        RowRule::apple().fewest_rows_through(&layers.map(|shape| (shape, self.secondary_rows(shape))))
     }
 }
 

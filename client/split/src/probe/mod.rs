@@ -9,7 +9,7 @@
 mod measure;
 mod verdict;
 
-use fusion_calibrations::{ratio::Ratio, shape::Shape};
+use fusion_calibrations::{ratio::Ratio, sample::is_disturbed, shape::Shape};
 
 use crate::{SplitError, Units};
 
@@ -86,12 +86,9 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// The largest tolerated share of a call without a core.
-    const TOLERATED: f64 = 0.03;
-
     /// Whether another process held a unit's core for too long.
     pub fn is_disturbed(self) -> bool {
-        self.delay_ms > self.ms * Self::TOLERATED
+        is_disturbed(Some(self.delay_ms), self.ms)
     }
 }
 

@@ -9,25 +9,19 @@ use fusion_calibrations::estimate::{Estimate, Provenance};
 use fusion_calibrations::lookup::Query;
 use fusion_calibrations::record::Record;
 use fusion_calibrations::rows::RowRule;
-use fusion_calibrations::sample::{DropReason, Sample};
+use fusion_calibrations::sample::{DropReason, Sample, is_disturbed};
 use fusion_calibrations::search::{
     Budget, Known, Options, Outcome, Search, SearchError, Start, Step, points,
 };
 use fusion_calibrations::shape::Shape;
 
 use super::{MeasureError, Measured};
+use crate::clocks;
 use crate::machine::{Terms, Timing};
 use crate::table::{self, Identity, Table};
 
-/// Share of a call during which a unit's thread may wait for a core before the call counts as disturbed. Two calls of a quiet machine
-/// differ by about 1.5 %, so a smaller wait can't be seen in the times.
-const TOLERATED_RUN_DELAY: f64 = 0.02;
-/// A wait that is none: a call wakes its threads a few times, and each has its core some 10 us later on a quiet machine too. In ms.
-const WAKING_MS: f64 = 0.06;
 /// How often a disturbed call is made again before the search is told of it. Each time is charged to the search's machine time.
 const REPETITIONS: usize = 3;
-/// A difference between wall clock and monotonic clock over one call that means the machine slept or the clock was set.
-const CLOCK_GAP: Duration = Duration::from_millis(500);
 
 /// What is known before a shape is measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +34,8 @@ pub struct Plan {
     pub rule: RowRule,
     /// Calls of the record before that show a cliff: the new record keeps them, since the search won't look there again.
     pub cliff_evidence: Vec<Sample>,
+    /// The conditions that it is measured for.
+    pub conditions: Conditions,
     /// Machine time that it may take, in ms; the machine's own terms may allow less.
     pub machine_ms: f64,
 }
@@ -65,7 +61,7 @@ impl Plan {
         let before = table.exact(identity, shape, conditions);
         let cliff_evidence =
             before.map(|record| points::cliff_evidence(&record.samples, shape)).unwrap_or_default();
-        Self { shape, start, rule, cliff_evidence, machine_ms }
+        Self { shape, start, rule, cliff_evidence, conditions, machine_ms }
     }
 }
 
@@ -94,9 +90,9 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Of `plan.shape` for `conditions`, on a machine with these terms.
-    pub fn new(plan: Plan, terms: Terms, conditions: Conditions) -> Self {
-        let Plan { shape, start, rule, cliff_evidence, machine_ms } = plan;
+    /// By a plan, on a machine with these terms.
+    pub fn new(plan: Plan, terms: Terms) -> Self {
+        let Plan { shape, start, rule, cliff_evidence, conditions, machine_ms } = plan;
         let Terms { evidence, candidates, budget } = terms;
         let budget = Budget { machine_ms: budget.machine_ms.min(machine_ms), ..budget };
         let options = Options { start, rule, evidence, candidates, budget, ..Options::default() };
@@ -134,7 +130,7 @@ impl Calibration {
 
     /// Why a call doesn't count: it belongs to the conditions of the whole calibration, or to none.
     fn disturbance(&self, timing: &Timing, around: &Around) -> Option<DropReason> {
-        if clock_gap(around.monotonic, around.wall) {
+        if clocks::part(around.monotonic, around.wall) {
             Some(DropReason::ClockGap)
         } else if around.before != self.conditions || around.after != self.conditions {
             Some(DropReason::ConditionsChanged)
@@ -193,37 +189,4 @@ impl Calibration {
 
 fn count(samples: &[Sample], kept: bool) -> u32 {
     u32::try_from(samples.iter().filter(|sample| sample.is_kept() == kept).count()).unwrap_or(u32::MAX)
-}
-
-/// Whether the two clocks disagree about how long a call took; `None` is a wall clock that ran backwards.
-fn clock_gap(monotonic: Duration, wall: Option<Duration>) -> bool {
-    wall.is_none_or(|wall| wall.abs_diff(monotonic) > CLOCK_GAP)
-}
-
-fn is_disturbed(run_delay_ms: Option<f64>, total_ms: f64) -> bool {
-    run_delay_ms.is_some_and(|delay| delay > (TOLERATED_RUN_DELAY * total_ms).max(WAKING_MS))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clocks_that_disagree_void_a_sample() {
-        let call = Duration::from_millis(20);
-        assert!(!clock_gap(call, Some(call)));
-        assert!(clock_gap(call, Some(Duration::from_secs(3600))));
-        assert!(clock_gap(Duration::from_secs(3600), Some(call)));
-        assert!(clock_gap(call, None));
-    }
-
-    #[test]
-    fn a_long_wait_for_a_core_is_a_disturbance() {
-        assert!(!is_disturbed(None, 1.0));
-        assert!(!is_disturbed(Some(0.19), 10.0));
-        assert!(is_disturbed(Some(0.21), 10.0));
-        // Waking is no disturbance, however short the call.
-        assert!(!is_disturbed(Some(0.05), 1.0));
-        assert!(is_disturbed(Some(0.07), 1.0));
-    }
 }

@@ -69,9 +69,9 @@ pub async fn measure(
     sensors: &dyn Sensors,
     mut progress: impl FnMut(u32, u32),
 ) -> Result<Measured, MeasureError> {
-    let (conditions, shape) = (sensors.conditions(), plan.shape);
+    let shape = plan.shape;
     let terms = machine.prepare(shape).await?;
-    let mut calibration = Calibration::new(plan, terms, conditions);
+    let mut calibration = Calibration::new(plan, terms);
     let outcome = loop {
         let ask = match calibration.next() {
             Step::Done(outcome) => break outcome,

@@ -19,6 +19,7 @@ use super::recent;
 use super::wants::Served;
 use super::{View, now, state_file};
 use crate::clients::Activity;
+use crate::clocks;
 use crate::configuration;
 use crate::jobs::{Board, Freshness, JobError, JobEvent, JobHandle, JobRequest, Measurer};
 use crate::planner::{
@@ -29,8 +30,6 @@ use crate::sensors::{Observed, Sensors as _};
 use crate::service::Parts;
 use crate::table::Identity;
 
-/// Clocks that disagree by more than this mean that the machine slept, or that the clock was set.
-const CLOCK_GAP: Duration = Duration::from_millis(500);
 /// How long other programs' use of the processors is watched before a job: some 20 ticks of each, and short beside the job.
 const LOOK: Duration = Duration::from_millis(200);
 /// Nothing is decided sooner after a decision: a storm of changes is one change.
@@ -419,7 +418,7 @@ impl Driver {
     fn keep_state(&self) {
         let state = self.parts.recalibration.planners().own().state(now());
         if let Err(error) = self.keep(&state) {
-            tracing::warn!("the planner's budget can't be kept: {error}");
+            tracing::warn!("the planner's state can't be kept: {error}");
         }
     }
 
@@ -491,10 +490,7 @@ impl Clocks {
     fn jumped(&mut self) -> bool {
         let before = std::mem::replace(self, Self::now());
         let passed = self.monotonic.duration_since(before.monotonic);
-        match self.wall.duration_since(before.wall) {
-            Ok(wall) => wall.abs_diff(passed) > CLOCK_GAP,
-            Err(_) => true,
-        }
+        clocks::part(passed, self.wall.duration_since(before.wall).ok())
     }
 }
 

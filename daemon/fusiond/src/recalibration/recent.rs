@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fusion_calibrations::shape::{Layer, Shape, ShapeError};
+use fusion_calibrations::shape::Shape;
+use fusion_frames::WireShape;
 use serde::{Deserialize, Serialize};
 
 use crate::clients::Introduction;
@@ -24,31 +25,9 @@ pub struct Recent {
 /// A shape as it is kept.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Seen {
-    rows: u32,
-    inputs: u32,
-    outputs: u32,
-    format: String,
-    layout: String,
+    #[serde(flatten)]
+    shape: WireShape,
     seen_at_unix_ms: Moment,
-}
-
-impl Seen {
-    fn new(shape: Shape, at: Moment) -> Self {
-        let layer = shape.layer();
-        Self {
-            rows: shape.rows(),
-            inputs: layer.inputs(),
-            outputs: layer.outputs(),
-            format: layer.format().to_string(),
-            layout: layer.layout().to_string(),
-            seen_at_unix_ms: at,
-        }
-    }
-
-    fn shape(&self) -> Result<Shape, ShapeError> {
-        Layer::new(self.inputs, self.outputs, self.format.parse()?, self.layout.parse()?)?
-            .with_rows(self.rows)
-    }
 }
 
 /// The shapes that a client runs.
@@ -59,16 +38,16 @@ pub fn shapes(client: &Introduction) -> impl Iterator<Item = Shape> {
 
 impl Recent {
     /// What was kept. A shape that can't be read is left out.
-    pub(super) fn restore(kept: &[Seen]) -> Self {
-        let read = |seen: &Seen| Some((seen.shape().ok()?, seen.seen_at_unix_ms));
-        Self { seen: kept.iter().filter_map(read).collect() }
+    pub(super) fn restore(kept: impl Iterator<Item = Seen>) -> Self {
+        let read = |seen: Seen| Some((Shape::try_from(&seen.shape).ok()?, seen.seen_at_unix_ms));
+        Self { seen: kept.filter_map(read).collect() }
     }
 
     /// What to keep, in an order of its own.
     pub(super) fn to_keep(&self) -> Vec<Seen> {
         let mut seen: Vec<(Shape, Moment)> = self.seen.iter().map(|(shape, at)| (*shape, *at)).collect();
         seen.sort_unstable();
-        seen.into_iter().map(|(shape, at)| Seen::new(shape, at)).collect()
+        seen.into_iter().map(|(shape, at)| Seen { shape: shape.into(), seen_at_unix_ms: at }).collect()
     }
 
     /// A client is attached now; whether it runs a shape that wasn't remembered.
@@ -80,6 +59,10 @@ impl Recent {
 
     /// What was seen lately.
     pub fn shapes(&mut self, now: Moment) -> Vec<Shape> {
+        for at in self.seen.values_mut() {
+            // A clock that was wrong then must not keep a shape for ever.
+            *at = (*at).min(now);
+        }
         self.seen.retain(|_, at| now.since(*at) < LATELY);
         if self.seen.len() > MOST {
             let mut moments: Vec<Moment> = self.seen.values().copied().collect();
@@ -94,7 +77,7 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fusion_calibrations::shape::{Layout, WeightFormat};
+    use fusion_calibrations::shape::{Layer, Layout, WeightFormat};
 
     fn client(outputs: u32, typical_rows: u32) -> Introduction {
         Introduction {
@@ -135,9 +118,17 @@ mod tests {
         recent.see(&client(64, 0), start);
         recent.see(&client(128, 512), start.after(LATELY));
         let mut kept = recent.to_keep();
-        assert_eq!(Recent::restore(&kept), recent);
-        kept[0].format = "f3".to_owned();
-        kept[1].rows = 0;
-        assert_eq!(Recent::restore(&kept), Recent::default());
+        assert_eq!(Recent::restore(recent.to_keep().into_iter()), recent);
+        kept[0].shape.format = "f3".to_owned();
+        kept[1].shape.rows = 0;
+        assert_eq!(Recent::restore(kept.into_iter()), Recent::default());
+    }
+
+    #[test]
+    fn a_moment_that_never_was_is_no_reason_to_remember_for_ever() {
+        let (mut recent, now) = (Recent::default(), Moment::from_unix_ms(1_000_000));
+        recent.see(&client(64, 0), now.after(LATELY * 50));
+        assert_eq!(recent.shapes(now).len(), 1);
+        assert_eq!(recent.shapes(now.after(LATELY)).len(), 0);
     }
 }

@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-use super::recent::{Recent, Seen};
+use super::recent::Recent;
 use crate::planner::PlannerState;
 
 const NAME: &str = "planner.json";
+/// Where a file of a later version waits for that.
+const LATER: &str = "planner.json.later";
 const VERSION: u32 = 2;
 
 /// What was kept, or is to be.
@@ -45,7 +47,13 @@ struct File {
     #[serde(flatten)]
     planner: PlannerState,
     #[serde(default)]
-    recent: Vec<Seen>,
+    recent: Vec<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    #[serde(default = "first_version")]
+    version: u32,
 }
 
 fn first_version() -> u32 {
@@ -58,26 +66,36 @@ impl Kept {
     /// # Errors
     /// Every [`KeptError`].
     pub fn from_text(text: &str) -> Result<Self, KeptError> {
-        let File { version, planner, recent } = serde_json::from_str(text)?;
+        let Version { version } = serde_json::from_str(text)?;
         if version > VERSION {
             return Err(KeptError::Version(version));
         }
-        Ok(Self { planner: Some(planner), recent: Recent::restore(&recent) })
+        let File { planner, recent, .. } = serde_json::from_str(text)?;
+        let recent = recent.into_iter().filter_map(|seen| serde_json::from_value(seen).ok());
+        Ok(Self { planner: Some(planner), recent: Recent::restore(recent) })
     }
 
-    /// Reads what was kept in `state_directory`; nothing, if there is nothing that can be read.
+    /// Reads what was kept in `state_directory`; nothing, if there is nothing that can be read. What a later fusiond wrote is set aside for it.
     pub(crate) fn read(state_directory: &Path) -> Self {
         let path = path(state_directory);
-        let read = fs::read_to_string(&path).map_err(|error| (error.kind(), error.to_string()));
-        let kept = read.and_then(|text| {
-            Self::from_text(&text).map_err(|error| (io::ErrorKind::InvalidData, error.to_string()))
-        });
-        kept.unwrap_or_else(|(kind, error)| {
-            if kind != io::ErrorKind::NotFound {
-                tracing::warn!("{} can't be read, and the budget starts anew: {error}", path.display());
-            }
-            Self::default()
-        })
+        let error = match fs::read_to_string(&path) {
+            Ok(text) => match Self::from_text(&text) {
+                Ok(kept) => return kept,
+                Err(error) => {
+                    if matches!(error, KeptError::Version(_)) {
+                        let _ = fs::rename(&path, state_directory.join(LATER));
+                    }
+                    error.to_string()
+                }
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::default(),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(
+            "{} can't be read: the budget starts anew, and what clients ran lately is forgotten: {error}",
+            path.display()
+        );
+        Self::default()
     }
 }
 
@@ -86,7 +104,8 @@ impl Kept {
 /// # Errors
 /// A number that JSON has no text for.
 pub fn to_text(planner: &PlannerState, recent: &Recent) -> serde_json::Result<String> {
-    serde_json::to_string(&File { version: VERSION, planner: *planner, recent: recent.to_keep() })
+    let recent = recent.to_keep().iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+    serde_json::to_string(&File { version: VERSION, planner: *planner, recent })
 }
 
 /// Keeps both. Durable when it returns.
@@ -154,6 +173,17 @@ mod tests {
             fs::write(path(place.path()), damaged).unwrap();
             assert_eq!(Kept::read(place.path()), Kept::default(), "{damaged}");
         }
+        // The later version comes back to what it wrote.
+        assert_eq!(fs::read_to_string(place.path().join(LATER)).unwrap(), later);
+        assert!(matches!(Kept::from_text("{\"version\": 9, \"other\": true}"), Err(KeptError::Version(9))));
+    }
+
+    #[test]
+    fn a_layer_that_can_not_be_read_costs_nothing_else() {
+        let text = to_text(&state(), &recent()).unwrap();
+        let with = text.replace("\"recent\":[", "\"recent\":[{\"rows\":-1},7,");
+        assert_ne!(with, text);
+        assert_eq!(Kept::from_text(&with).unwrap(), Kept { planner: Some(state()), recent: recent() });
     }
 
     #[test]

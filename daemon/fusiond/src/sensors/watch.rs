@@ -11,13 +11,12 @@ use fusion_calibrations::conditions::Conditions;
 use tokio::sync::watch;
 
 use super::{Events, ProcessorTime, Readings, Sensors};
+use crate::clocks;
 use crate::measure::unix_ms;
 use crate::planner::canary::Pace;
 
 /// Time between looks while a client is busy. Heat and memory pressure change over seconds to minutes.
 const WHILE_BUSY: Duration = Duration::from_secs(5);
-/// Clocks that disagree by more than this mean that the machine slept; by less, that they were read one after the other.
-const SLEPT: Duration = Duration::from_millis(500);
 
 /// What the sensors said last.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,8 +39,10 @@ impl Observed {
     pub fn next(&self, readings: Readings, now_unix_ms: u64) -> Self {
         let before = &self.readings;
         let same = before.conditions == readings.conditions;
-        let slept =
-            before.slept.zip(readings.slept).is_some_and(|(then, now)| now.saturating_sub(then) > SLEPT);
+        let slept = before
+            .slept
+            .zip(readings.slept)
+            .is_some_and(|(then, now)| now.saturating_sub(then) > clocks::GAP);
         Self {
             since_unix_ms: if same { self.since_unix_ms } else { now_unix_ms },
             woke_at_unix_ms: if slept { Some(now_unix_ms) } else { self.woke_at_unix_ms },

@@ -21,6 +21,8 @@ const RECOVERY: u32 = 5;
 const ORPHANED: f64 = 0.02;
 /// Mean regret of a day's calls.
 const MEAN: f64 = 0.015;
+/// One call of so many is split, at least.
+const LEAST_SPLIT: u64 = 5;
 /// Calls that make a day's mean one.
 const CALLS_OF_A_DAY: u32 = 50;
 /// How often one shape may be measured under the same conditions with the same engine on one day.
@@ -92,8 +94,10 @@ impl Checks {
         if now != job.conditions {
             self.violated(format!("a job for {} starts under {now}", job.conditions));
         }
-        if now.thermal >= Thermal::Heavy || now.low_power_mode == LowPowerMode::On {
-            self.violated(format!("a job starts under {now}"));
+        for now in [now, world.conditions()] {
+            if now.thermal >= Thermal::Heavy || now.low_power_mode == LowPowerMode::On {
+                self.violated(format!("a job starts under {now}"));
+            }
         }
         if job.shape.working_set_bytes() * 2 > world.available_memory_bytes {
             self.violated(format!("{} doesn't fit twice", job.shape));
@@ -232,6 +236,13 @@ impl Checks {
     /// Everything is over.
     pub fn end(&mut self, figures: &mut Figures) {
         self.end_day(figures);
+        // Nothing that is said of served rows means much in a life without splits.
+        if figures.followed_calls * LEAST_SPLIT < figures.calls {
+            self.violated(format!("{} of {} calls were split", figures.followed_calls, figures.calls));
+        }
+        if figures.call_ms > figures.stock_ms {
+            self.violated("all calls together took longer than stock would have".to_owned());
+        }
     }
 
     /// A day is over.

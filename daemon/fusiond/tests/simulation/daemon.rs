@@ -15,6 +15,7 @@ use fusion_calibrations::shape::{Layer, Shape, WeightFormat};
 use fusion_proto::v1;
 use fusion_proto::v1::attach_reply::Message;
 use fusiond::clients::Introduction;
+use fusiond::clocks;
 use fusiond::gates::{Gates, Home, News, Told};
 use fusiond::knowledge::{Knowledge, Running};
 use fusiond::planner::canary::{Pace, References};
@@ -30,8 +31,6 @@ use crate::world::World;
 
 /// A model that is configured, but that nobody runs.
 const CONFIGURED: &str = "llama-3.2-1b";
-/// Wall clock and monotonic clock may differ by so much between two looks; as in `recalibration`.
-const CLOCK_GAP: Duration = Duration::from_millis(500);
 
 /// An attached client, and what it was told.
 struct Attached {
@@ -96,10 +95,9 @@ impl Daemon {
     /// Reads clocks and sensors; whether there is news for the planner.
     pub fn look(&mut self, world: &World) -> bool {
         let look = (world.wall(), world.monotonic());
-        let backwards = look.0 < self.last_look.0;
-        let gap = look.0.since(self.last_look.0).abs_diff(look.1.saturating_sub(self.last_look.1));
+        let wall = (look.0 >= self.last_look.0).then(|| look.0.since(self.last_look.0));
+        let jumped = clocks::part(look.1.saturating_sub(self.last_look.1), wall);
         self.last_look = look;
-        let jumped = backwards || gap > CLOCK_GAP;
         if jumped {
             self.planner.clock_jumped(look.0);
         }
@@ -210,6 +208,7 @@ impl Daemon {
             gates: whole.gates,
             gate_locks: whole.locks,
             gate_resets: whole.resets,
+            exploration_available_ms: Some(self.gates.exploration_available_ms()),
             ..Default::default()
         });
     }

@@ -27,7 +27,7 @@ impl Simulation {
     /// Runs a job until it ends, or the daemon dies.
     pub fn run_job(&mut self, job: &Job) -> Result<(), Crash> {
         self.figures.jobs += 1;
-        let believed = self.daemon().conditions;
+        let believed = self.believed();
         self.checks.job_starts(job, believed, &self.world);
         self.surprise(job);
         let disturbed_at = self.next_disturbance();
@@ -70,7 +70,7 @@ impl Simulation {
         }
         let daemon = self.daemon();
         let plan = Plan::new(&daemon.table, &daemon.identity, job.shape, job.conditions, job.allowance_ms);
-        let mut calibration = Calibration::new(plan, Terms::with_finish_times(), job.conditions);
+        let mut calibration = Calibration::new(plan, Terms::with_finish_times());
         loop {
             let ask = match calibration.next() {
                 Step::Measure(ask) => ask,

@@ -167,9 +167,9 @@ impl Simulation {
         self.crash_after = None;
         self.daemon = None;
         for (number, client) in &mut self.clients {
-            client.copy.lose_daemon();
             let served = client.served(CHUNK);
             let (regret, _) = client.judge(&self.world, CHUNK, &served);
+            client.copy.lose_daemon();
             self.checks.left(*number, LeftWith { served, regret, conditions: self.world.conditions() });
         }
         self.starts_at = self.world.now_ms() + RESTART_MS;

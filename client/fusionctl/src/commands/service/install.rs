@@ -123,8 +123,11 @@ fn own_directory() -> Result<PathBuf, Failure> {
     })
 }
 
+/// The full path of a directory; of one that is there, without ".." and links.
 fn full(path: &Path) -> Result<PathBuf, Failure> {
-    absolute(path).map_err(|error| Failure::Usage(format!("'{}' is no path: {error}", path.display())))
+    path.canonicalize()
+        .or_else(|_| absolute(path))
+        .map_err(|error| Failure::Usage(format!("'{}' is no path: {error}", path.display())))
 }
 
 /// Asks when the daemon shall start.

@@ -93,6 +93,10 @@ impl Service {
             // The manager let go of the socket: whoever listens now was started by hand.
             ManagerState::NotLoaded if holder.is_some() => Ok(self.managed(state)),
             ManagerState::NotLoaded => Err(self.asleep("it was stopped: 'fusionctl start' starts it")),
+            ManagerState::Failed { code } => {
+                let how = code.map_or_else(String::new, |code| format!(", with {code}"));
+                Err(self.asleep(&format!("its last run failed{how}; 'fusionctl logs' says more")))
+            }
             ManagerState::Waiting => Err(self.asleep(&format!(
                 "{} starts it with the first client; 'fusionctl start' starts it now",
                 self.kind()

@@ -1,5 +1,7 @@
 //! `fusionctl uninstall`.
 
+use std::path::PathBuf;
+
 use fusion_client::SocketPath;
 use fusion_service::installation::{
     self, Extent, Kept, Observed, Step, exclusive, kept, recorded, uninstall_plan,
@@ -10,6 +12,7 @@ use fusion_service::{Checkpoints, Record};
 use super::{tell, usual};
 use crate::arguments::Uninstall;
 use crate::commands::confirm;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::json::service::Uninstalled;
 use crate::json::{self, Schema};
@@ -23,9 +26,16 @@ pub(in super::super) fn run(command: &Uninstall, socket: SocketPath, output: Out
     let observed = Observed::look(&places, &manager)?;
     let steps = uninstall_plan(&places, manager.kind(), extent, &observed);
     let states = states(&places, record.as_ref());
+    if let Some(home) = states.iter().find(|state| command.purge && places.own.starts_with(state)) {
+        let home = home.display();
+        let message =
+            format!("the state directory {home} holds your home: remove what is the daemon's in it by hand");
+        return Err(Failure::ended(Exit::Config, message));
+    }
     if command.purge && !command.yes && !command.dry_run && !states.is_empty() {
         confirm::possible("purging removes what was measured")?;
-        let question = format!("Remove all calibrations in {} for good?", states.join(" and "));
+        let names: Vec<_> = states.iter().map(|state| state.display().to_string()).collect();
+        let question = format!("Remove all calibrations in {} for good?", names.join(" and "));
         if !confirm::asked(&question)? {
             return output.print("nothing was changed");
         }
@@ -43,10 +53,10 @@ pub(in super::super) fn run(command: &Uninstall, socket: SocketPath, output: Out
 }
 
 /// The state directories that are there, those of earlier installations included.
-fn states(places: &Places, record: Option<&Record>) -> Vec<String> {
+fn states(places: &Places, record: Option<&Record>) -> Vec<PathBuf> {
     let earlier = record.map(|record| record.left.as_slice()).unwrap_or_default();
     let all = std::iter::once(&places.state).chain(earlier);
-    all.filter(|state| state.exists()).map(|state| state.display().to_string()).collect()
+    all.filter(|state| state.exists()).cloned().collect()
 }
 
 fn told(steps: &[Step], kept: &[Kept], dry_run: bool) -> String {

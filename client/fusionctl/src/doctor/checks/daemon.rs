@@ -61,6 +61,15 @@ pub(super) fn manager(facts: &Facts) -> Check {
     match &facts.manager {
         Ok(ManagerState::Running { .. }) => Check::pass("manager", format!("{name} runs it")),
         Ok(ManagerState::Waiting) => Check::pass("manager", format!("{name} starts it when it is needed")),
+        Ok(ManagerState::Failed { code }) => Check::fail(
+            "manager",
+            format!(
+                "its last run under {name} failed{}",
+                code.map_or_else(String::new, |code| format!(", with {code}"))
+            ),
+            "the next client starts it, and it may fail again",
+            "'fusionctl logs' says why; 'fusionctl start' starts it now",
+        ),
         Ok(ManagerState::NotLoaded) => Check::warn(
             "manager",
             format!("{name} doesn't know it"),

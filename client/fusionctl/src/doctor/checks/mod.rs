@@ -149,6 +149,7 @@ mod tests {
         assert_eq!(outcome("versions", |facts| status(facts).protocol = 9), Outcome::Fail);
         let manager = |state| outcome("manager", |facts| facts.manager = state);
         assert_eq!(manager(Ok(ManagerState::Waiting)), Outcome::Pass);
+        assert_eq!(manager(Ok(ManagerState::Failed { code: Some(78) })), Outcome::Fail);
         assert_eq!(manager(Ok(ManagerState::NotLoaded)), Outcome::Warn);
         assert_eq!(manager(Err("no bus".to_owned())), Outcome::Warn);
         let failed =

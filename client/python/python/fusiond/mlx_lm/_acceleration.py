@@ -44,8 +44,8 @@ class Acceleration:
         self._units = ThreadUnits()
         self._running = _Running()
         self._products = 0
-        # Which unit the next sampled product of a layer waits for first, by the layer's place.
-        self._waited_secondary: dict[int, bool] = {}
+        # The places of layers whose last sampled product waited for the secondary unit first.
+        self._secondary_was_first: set[int] = set()
         self._chunks: Counter[str] = Counter()
         self._places = places
         self._install()
@@ -166,8 +166,8 @@ class Acceleration:
         self._products += 1
         if self._products % _SAMPLE_EVERY == 0:
             # Only the time of the unit that is waited for first is exact: for each layer it is the one and the other in turn.
-            secondary_first = self._waited_secondary.get(place, True)
-            self._waited_secondary[place] = not secondary_first
+            secondary_first = place not in self._secondary_was_first
+            self._secondary_was_first.symmetric_difference_update((place,))
             joined = self._sampled(
                 units, work, x, place, rows, secondary_rows, secondary_first=secondary_first
             )

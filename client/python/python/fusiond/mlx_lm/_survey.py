@@ -92,13 +92,17 @@ def survey(model: Any) -> Survey:
 def _feed_forwards(blocks: Iterable[Any], linears: Iterable[Linear]) -> Iterator[FeedForward]:
     """Those of mlx-lm's own models all of whose layers can be split, and which hold nothing else."""
     layers = {id(linear.module): linear.layer for linear in linears}
+    seen: set[int] = set()
     for number, block in enumerate(blocks):
         for path, module in _named_modules(block):
             if (
                 not type(module).__module__.startswith(_MODELS_PACKAGE)
                 or frozenset(module) not in _FEED_FORWARD
+                or id(module) in seen
             ):
                 continue
+            # Blocks may share it.
+            seen.add(id(module))
             known = [layers.get(id(child)) for child in module.values()]
             if None not in known:
                 yield FeedForward(f"layers.{number}.{path}", module, tuple(filter(None, known)))

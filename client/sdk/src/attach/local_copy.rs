@@ -1,22 +1,20 @@
 //! An attachment without its thread, its socket and its clock.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::engine::Engine;
-use fusion_calibrations::gate::ArmSet;
-use fusion_calibrations::lines::Lines;
 use fusion_calibrations::shape::Layer;
 use fusion_proto::v1;
 use fusion_proto::v1::attach_reply::Message as Told;
 use tokio::sync::Notify;
 
+use super::Basis;
 use super::activity::Activity;
-use super::gates::{Composition, GateNews, Gates, Reporter};
-use super::region::RegionHandle;
+use super::answers::Answers;
+use super::gates::{GateNews, Gates, Reporter};
 use super::table::Table;
-use super::{Basis, LONGEST_NAME, LayerHandle};
 
 /// What inference threads and the background thread share.
 #[derive(Debug)]
@@ -31,7 +29,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    fn new(table: Table) -> Self {
+    pub(super) fn new(table: Table) -> Self {
         Self {
             table: ArcSwap::from_pointee(table),
             activity: Activity::default(),
@@ -101,8 +99,7 @@ impl Shared {
 /// speaks with the daemon. For whoever brings another clock or another transport: the simulation of days in virtual time does.
 #[derive(Debug)]
 pub struct LocalCopy {
-    pub(super) shared: Arc<Shared>,
-    layers: Vec<Layer>,
+    answers: Answers,
     reporter: Reporter,
 }
 
@@ -110,76 +107,36 @@ impl LocalCopy {
     /// Knows nothing of `layers` yet: every answer is stock. `engine` runs the products (`None`: that of the daemon's worker), and the process needs
     /// `working_set_bytes` at once, if it can say.
     pub fn new(layers: &[Layer], engine: Option<&Engine>, working_set_bytes: Option<u64>) -> Self {
-        Self {
-            shared: Arc::new(Shared::new(Table::stock(layers, engine, working_set_bytes))),
-            layers: layers.to_vec(),
-            reporter: Reporter::default(),
-        }
+        Self { answers: Answers::new(layers, engine, working_set_bytes), reporter: Reporter::default() }
     }
 
     /// Takes in what the daemon told.
     pub fn take(&self, reply: &v1::AttachReply) {
-        self.shared.take(reply);
+        self.answers.shared.take(reply);
     }
 
     /// The daemon was told whether the process is busy: a resting one takes no lease.
     pub fn turn(&self, busy: bool) {
-        if busy { self.shared.activity.busy_told() } else { self.shared.activity.nobody_told() }
+        let activity = &self.answers.shared.activity;
+        if busy { activity.busy_told() } else { activity.nobody_told() }
     }
 
     /// The daemon went: what was known stays in use, and nothing is explored.
     pub fn lose_daemon(&mut self) {
-        self.shared.fall_back();
+        self.answers.shared.fall_back();
         self.reporter = Reporter::default();
     }
 
     /// What to tell the daemon of the gates, if there is news. `rests` gives the lease back.
     pub fn report(&mut self, rests: bool) -> Option<v1::GateReport> {
-        self.shared.gates.report(&mut self.reporter, rests)
+        self.answers.shared.gates.report(&mut self.reporter, rests)
     }
+}
 
-    /// What the answers rest on now.
-    pub fn basis(&self) -> Basis {
-        self.shared.table.load().basis
-    }
+impl Deref for LocalCopy {
+    type Target = Answers;
 
-    /// The conditions as the daemon saw them last.
-    pub fn conditions(&self) -> Option<Conditions> {
-        self.shared.table.load().conditions
-    }
-
-    /// The layers, in the order of their handles.
-    pub fn layers(&self) -> &[Layer] {
-        &self.layers
-    }
-
-    /// The handle of one of the layers.
-    pub fn layer(&self, layer: Layer) -> Option<LayerHandle> {
-        self.layers.iter().position(|known| *known == layer).map(LayerHandle)
-    }
-
-    /// The secondary unit's rows for `rows` rows of a layer; 0 is stock.
-    pub fn secondary_rows(&self, layer: LayerHandle, rows: u32) -> u32 {
-        self.shared.table.load().secondary_rows(layer.0, rows)
-    }
-
-    /// The lines that a layer is believed to follow.
-    pub fn lines(&self, layer: LayerHandle) -> Option<Lines> {
-        self.shared.table.load().lines(layer.0)
-    }
-
-    /// A region: see [`super::Attachment::region`].
-    pub fn region(
-        &self,
-        name: &str,
-        arms: ArmSet,
-        parts: &[(LayerHandle, u32)],
-        other_ms: f64,
-    ) -> RegionHandle {
-        let parts = parts.iter().map(|(layer, times)| (layer.0, *times)).collect();
-        let name = name.chars().take(LONGEST_NAME).collect();
-        let composition = Composition { name, parts, other_ms };
-        let (gate, workload) = self.shared.gates.region(composition, arms, &self.shared.table.load());
-        RegionHandle { shared: Arc::clone(&self.shared), gate, workload }
+    fn deref(&self) -> &Answers {
+        &self.answers
     }
 }
