@@ -36,11 +36,18 @@ pub(crate) fn of(worker: &Path) -> Result<Vec<Library>, ServiceError> {
     let cannot = |source| ServiceError::CannotRun { command: worker.display().to_string(), source };
     let listed =
         Command::new(worker).env(LIST_VARIABLE, "1").stdin(Stdio::null()).output().map_err(cannot)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let refused = (!listed.status.success()).then(|| text(&listed.stderr));
+    in_list(worker, &text(&listed.stdout), refused.as_deref())
+}
+
+/// What the loader's words mean: its list, and what it says if it refuses the program (a version that a library lacks, say).
+fn in_list(worker: &Path, list: &str, refused: Option<&str>) -> Result<Vec<Library>, ServiceError> {
     let missing = |name| ServiceError::NoLibrary { name, worker: worker.to_owned() };
-    let loaded = loaded(&String::from_utf8_lossy(&listed.stdout)).map_err(missing)?;
-    if !listed.status.success() {
-        // A version that a library lacks, say: the loader's own words tell which.
-        return Err(cannot(io::Error::other(String::from_utf8_lossy(&listed.stderr).trim().to_owned())));
+    let loaded = loaded(list).map_err(missing)?;
+    if let Some(words) = refused {
+        let source = io::Error::other(words.trim().to_owned());
+        return Err(ServiceError::CannotRun { command: worker.display().to_string(), source });
     }
     below_mlx(&loaded.iter().map(|path| plain(path)).collect::<Vec<_>>())
         .map_err(|entry| missing(format!("{ENTRY} in a folder called '{LIB}' (it is {})", entry.display())))
@@ -123,11 +130,9 @@ mod tests {
 
     #[test]
     fn a_program_that_the_loader_refuses_is_no_worker_without_libraries() {
-        let place = tempfile::tempdir().unwrap();
-        let refused = place.path().join("refused");
-        std::fs::write(&refused, "#!/bin/sh\necho 'version GLIBC_9.99 not found' >&2\nexit 1\n").unwrap();
-        std::fs::set_permissions(&refused, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        assert!(of(&refused).unwrap_err().to_string().contains("GLIBC_9.99"));
+        let words = "/x/fusion-worker: /lib/libc.so.6: version `GLIBC_9.99' not found\n";
+        let refused = in_list(Path::new("/x/fusion-worker"), "", Some(words)).unwrap_err();
+        assert!(refused.to_string().contains("GLIBC_9.99"), "{refused}");
     }
 
     #[test]
