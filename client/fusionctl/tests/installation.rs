@@ -636,3 +636,60 @@ fn links_to_the_programs_are_in_place() {
     place.fine(&["uninstall"]);
     assert!(links.join("fusiond").exists());
 }
+
+#[test]
+fn the_same_directory_by_another_name_is_the_same_place() {
+    let place = Place::new();
+    place.install(&["--on-demand"]);
+    let programs = place.path(".fusion/bin");
+    std::os::unix::fs::symlink(&programs, place.path("other")).unwrap();
+    for name in ["other", ".fusion/bin/../bin", "Library/../other"] {
+        let other = place.path(name);
+        place.fine(&["install", "--from", programs.to_str().unwrap(), "--bin-dir", other.to_str().unwrap()]);
+        for program in ["fusiond", "fusion-worker", "fusionctl", "mlx.metallib"] {
+            assert!(programs.join(program).is_file(), "{name}: {program}");
+        }
+        assert!(place.path("Library/LaunchAgents/dev.fusion.fusiond.plist").is_file(), "{name}");
+    }
+    place.fine(&["uninstall"]);
+    assert!(!programs.exists() && place.launchd.loaded().is_none());
+}
+
+#[test]
+fn a_package_that_is_unpacked_over_the_programs_keeps_their_libraries() {
+    let place = Place::new();
+    place.install(&["--on-demand"]);
+    let (programs, record) = (place.path(".fusion/bin"), place.path(".fusion/installation.json"));
+    // As an installation on Linux does.
+    let library = programs.join("fusion-mlx/lib/libmlxc.so");
+    fs::create_dir_all(library.parent().unwrap()).unwrap();
+    fs::write(&library, "").unwrap();
+    let text = fs::read_to_string(&record).unwrap();
+    let mut known: Value = serde_json::from_str(&text).unwrap();
+    known["placed"].as_array_mut().unwrap().push(json!("fusion-mlx/lib/libmlxc.so"));
+    fs::write(&record, known.to_string()).unwrap();
+
+    fs::create_dir(programs.join("man")).unwrap();
+    fs::write(programs.join("man/fusionctl.1"), "").unwrap();
+    place.fine(&["install", "--from", programs.to_str().unwrap()]);
+    assert!(library.is_file() && place.path(".fusion/share/man/man1/fusionctl.1").is_file());
+    place.fine(&["uninstall"]);
+    assert!(!library.exists() && !programs.join("fusiond").exists());
+}
+
+#[test]
+fn a_linked_state_directory_is_emptied_and_no_obstacle() {
+    let place = Place::new();
+    let (disk, state) = (place.path("disk"), place.path("state"));
+    fs::create_dir_all(disk.join("logs")).unwrap();
+    std::os::unix::fs::symlink(&disk, &state).unwrap();
+    let run = |arguments: &[&str]| -> Run {
+        place.command(arguments).env("FUSION_STATE_DIR", &state).output().unwrap().into()
+    };
+    let build = place.directory.path().join("build");
+    assert_eq!(run(&["install", "--on-demand", "--from", build.to_str().unwrap()]).code, 0);
+    fs::create_dir(disk.join("calibrations")).unwrap();
+    let purged = run(&["uninstall", "--purge", "--yes"]);
+    assert_eq!(purged.code, 0, "{}", purged.stderr);
+    assert!(!disk.join("calibrations").exists() && !place.path(".fusion").exists());
+}

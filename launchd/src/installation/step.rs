@@ -153,3 +153,27 @@ fn remove_if_empty(path: &Path) -> io::Result<()> {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_directory_goes_with_what_its_daemon_wrote_at_its_end() {
+        let place = tempfile::tempdir().unwrap();
+        let (state, shared) = (place.path().join("state"), place.path().join("shared"));
+        for directory in [&state, &shared] {
+            fs::create_dir_all(directory.join("store")).unwrap();
+            fs::create_dir(directory.join("logs")).unwrap();
+            for late in ["planner.json", "snapshot.fsnp", "logs/fusiond.log.1"] {
+                fs::write(directory.join(late), "").unwrap();
+            }
+        }
+        fs::write(shared.join("mine"), "").unwrap();
+        remove_state(&state).unwrap();
+        remove_state(&shared).unwrap();
+        assert!(!state.exists());
+        assert_eq!(fs::read_dir(&shared).unwrap().count(), 1);
+        remove_state(&state).unwrap();
+    }
+}
