@@ -42,6 +42,8 @@ pub(crate) fn measure() -> Result<Vec<Figure>> {
             } else {
                 runtime.block_on(client.pause(None))?;
             }
+            // What the change itself disturbs counts for neither.
+            foreground.time(&Request::Stock)?;
             let steps = window(&mut foreground)?;
             let mean = steps.iter().sum::<f64>() / steps.len() as f64;
             let all = if measures { &mut active } else { &mut paused };
