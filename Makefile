@@ -17,15 +17,15 @@ setup: cargo ## Prepare MLX for this machine (Linux), or say what it needs (macO
 run: setup ## Build, start the daemon, calibrate a small model, show the ratios
 	@$(CARGO) xtask run
 
-test: setup ## Format, lints (Linux and macOS code), all tests, documentation
+test: setup ## Format, lints (Linux and macOS code), documentation, all tests
 	@$(CARGO) xtask python-deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 	$(CARGO) xtask darwin-check
 	FUSION_REQUIRE_PYTHON=1 $(CARGO) test --locked --workspace
 	$(CARGO) xtask fresh-account
 	$(CARGO) xtask python-test
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
 SEEDS ?= 10
 DAYS ?= 30

@@ -121,7 +121,7 @@ pub struct CallGuard<'a> {
 }
 
 impl CallGuard<'_> {
-    /// How to execute this call. With [`Arm::Split`], [`super::Attachment::secondary_rows`] says how each layer is split.
+    /// How to execute this call. With [`Arm::Split`], [`super::Answers::secondary_rows`] says how each layer is split.
     pub fn arm(&self) -> Arm {
         self.decided.arm()
     }
