@@ -18,7 +18,7 @@ from fusiond.mlx_lm import Acceleration, _attention, accelerate
 from fusiond.mlx_lm.transcript import Transcript, first_difference, largest_error, transcribe
 from mlx_lm import load
 
-TOKENS = 5
+TOKENS = 4
 # Of the random model: q and o; k and v; gate and up; down.
 LAYERS = 4
 PROMPTS = 20
