@@ -96,8 +96,10 @@ impl Simulation {
     }
 
     fn report(&mut self, number: usize, rests: bool) {
-        if let (Some(daemon), Some(client)) = (&mut self.daemon, self.clients.get_mut(&number)) {
-            daemon.report(number, client, rests, &mut self.disk);
+        if let (Some(daemon), Some(client)) = (&mut self.daemon, self.clients.get_mut(&number))
+            && let Some(reported) = daemon.report(number, client, rests, &mut self.disk)
+        {
+            self.checks.reported(&reported, &mut self.figures);
         }
     }
 
