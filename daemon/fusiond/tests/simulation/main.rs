@@ -70,6 +70,9 @@ const KEPT: &[(u64, u32)] = &[
     (22, 6),
     // An accident in the first call, and the next calls hid the unit that it had slowed.
     (35, 16),
+    // Two accidents of one layer, at the first sight of a unit and in the first call that showed both; in between and afterwards the one that was behind hid it.
+    (109, 28),
+    (121, 6),
 ];
 
 fn main() -> ExitCode {
