@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn the_units_take_turns_unless_one_is_behind() {
-        let times = |primary_ms, secondary_ms, first_waited| FinishTimes { primary_ms, secondary_ms, first_waited };
+        let times =
+            |primary_ms, secondary_ms, first_waited| FinishTimes { primary_ms, secondary_ms, first_waited };
         // Hidden, or behind by no more than noise.
         assert_eq!(times(10.0, 10.001, Unit::Primary).next_first_waited(), Unit::Secondary);
         assert_eq!(times(10.0, 10.3, Unit::Primary).next_first_waited(), Unit::Secondary);

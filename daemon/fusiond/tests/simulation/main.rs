@@ -72,7 +72,6 @@ const KEPT: &[(u64, u32)] = &[
     (35, 16),
     // Two accidents of one layer, at the first sight of a unit and in the first call that showed both; in between and afterwards the one that was behind hid it.
     (109, 28),
-    (121, 6),
 ];
 
 fn main() -> ExitCode {
