@@ -7,8 +7,8 @@
 //! sessions of one machine differ, so the first calls correct quickly; a settled one moves little: the correction is *damped*. What slows a call slows both units, so the
 //! difference of their times, which is what the balance rests on, is learned from calls that show both; where a call shows one unit only, or both far slower, it waits for the
 //! next to say whether that was an accident. The correction is *bounded* twice: an observation counts at most as if it were [`BOUND`] standard deviations away, and no line
-//! leaves `[1/LIMIT, LIMIT]` times its stored value. It is *undone* if it doesn't help: when the calls after a
-//! correction take longer than those before it by more than noise explains, the lines before it return ([`LiveLines::observe`]).
+//! leaves `[1/LIMIT, LIMIT]` times its stored value. It is *undone* if it doesn't help: when even the fastest of the calls after a
+//! correction takes longer than those before it by more than noise explains, the lines before it return ([`LiveLines::observe`]).
 
 mod belief;
 
@@ -174,9 +174,10 @@ impl Judge {
             return None;
         }
         let (before, belief) = self.previous.take()?;
-        let after: Vec<f64> = self.current.iter().copied().collect();
-        let (before, after) = (crate::stats::median(&before)?, crate::stats::median(&after)?);
-        // Two medians of three calls each differ by noise alone by about this.
+        // Accidents slow calls and nothing makes one too fast, so the fastest tells what a share takes, though most of them met one.
+        let before = before.into_iter().reduce(f64::min)?;
+        let after = self.current.iter().copied().reduce(f64::min)?;
+        // The fastest of three calls and of three others differ by noise alone by about this.
         let noise = BOUND * CALL_DEVIATION * (2.0 / JUDGED_CALLS as f64).sqrt();
         (after > before * (1.0 + noise)).then_some(belief)
     }
@@ -298,6 +299,47 @@ mod tests {
         }
         assert_eq!(effects.last(), Some(&Effect::Undone), "{effects:?}");
         assert!((live.lines().balanced_ratio().get() - trusted.balanced_ratio().get()).abs() < 0.08);
+    }
+
+    #[test]
+    fn accidents_after_a_correction_are_no_reason_to_undo_it() {
+        let slow = Lines { secondary_ms_per_row: 1.3 * STORED.secondary_ms_per_row, ..STORED };
+        let mut live = LiveLines::new(STORED);
+        live.observe(&call(slow, 512, Unit::Primary));
+        let rows = (f64::from(ROWS) * live.lines().balanced_ratio().get()) as u32;
+        assert!(rows < 450, "{rows}");
+        let accident = Lines {
+            primary_ms_per_row: 1.5 * slow.primary_ms_per_row,
+            secondary_ms_per_row: 1.5 * slow.secondary_ms_per_row,
+            ..slow
+        };
+        for truth in [accident, slow, accident] {
+            assert_eq!(live.observe(&call(truth, rows, Unit::Primary)), Effect::Refreshed);
+        }
+        let (found, wanted) = (live.lines().balanced_ratio().get(), slow.balanced_ratio().get());
+        assert!((found - wanted).abs() < 0.01, "{found} instead of {wanted}");
+    }
+
+    #[test]
+    fn a_unit_that_met_an_accident_is_right_after_three_more_calls_though_another_one_follows() {
+        let mut live = LiveLines::new(STORED);
+        let slowed = |by: f64| Lines {
+            primary_ms_per_row: by * STORED.primary_ms_per_row,
+            secondary_ms_per_row: by * STORED.secondary_ms_per_row,
+            ..STORED
+        };
+        let mut first_waited = Unit::Primary;
+        // The first sight of the primary unit, and the first call that shows both.
+        for (number, by) in [1.5, 1.0, 1.5, 1.0].into_iter().enumerate() {
+            let balanced = (f64::from(ROWS) * live.lines().balanced_ratio().get()) as u32;
+            // The first call has a few rows less than would show the secondary unit.
+            let rows = if number == 0 { balanced - 5 } else { balanced };
+            let seen = call(slowed(by), rows, first_waited);
+            live.observe(&seen);
+            first_waited = seen.finish_times.next_first_waited();
+        }
+        let (found, wanted) = (live.lines().balanced_ratio().get(), STORED.balanced_ratio().get());
+        assert!((found - wanted).abs() < 0.01, "{found} instead of {wanted}");
     }
 
     #[test]

@@ -11,6 +11,16 @@ pub enum Unit {
     Secondary,
 }
 
+impl Unit {
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Primary => Self::Secondary,
+            Self::Secondary => Self::Primary,
+        }
+    }
+}
+
 /// When both parts of a split were seen to finish, in milliseconds after submission.
 ///
 /// The parts are waited for one after the other. The one waited for first is exact. The other is exact only if it finished
@@ -29,6 +39,9 @@ impl FinishTimes {
     /// The smallest gap between two returns that means the second wait really waited, as a share of the time so far. An
     /// already finished part returns within microseconds.
     const REAL_WAIT: f64 = 0.005;
+    /// How much later than the unit waited for first the other must be seen to finish to be behind: between two units of one call that are balanced,
+    /// noise makes about 2 %.
+    const BEHIND: f64 = 0.05;
 
     /// The time a unit took, if it is exact.
     pub fn exact_ms(&self, unit: Unit) -> Option<f64> {
@@ -37,6 +50,17 @@ impl FinishTimes {
             Unit::Secondary => (self.secondary_ms, self.primary_ms),
         };
         (unit == self.first_waited || this > other * (1.0 + Self::REAL_WAIT)).then_some(this)
+    }
+
+    /// The unit to wait for first in the next call of the same product. They take turns, so that noise hides the one as often as the other; but a unit that is
+    /// behind has no turn, since that call would show nothing of the other, and the rows are far from balanced just then.
+    pub fn next_first_waited(&self) -> Unit {
+        let other = self.first_waited.other();
+        let (first_ms, other_ms) = match self.first_waited {
+            Unit::Primary => (self.primary_ms, self.secondary_ms),
+            Unit::Secondary => (self.secondary_ms, self.primary_ms),
+        };
+        if other_ms > first_ms * (1.0 + Self::BEHIND) { self.first_waited } else { other }
     }
 }
 
@@ -128,6 +152,19 @@ impl Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_units_take_turns_unless_one_is_behind() {
+        let times =
+            |primary_ms, secondary_ms, first_waited| FinishTimes { primary_ms, secondary_ms, first_waited };
+        // Hidden, or behind by no more than noise.
+        assert_eq!(times(10.0, 10.001, Unit::Primary).next_first_waited(), Unit::Secondary);
+        assert_eq!(times(10.0, 10.3, Unit::Primary).next_first_waited(), Unit::Secondary);
+        assert_eq!(times(10.3, 10.0, Unit::Secondary).next_first_waited(), Unit::Primary);
+        // Waited for first, the one behind would hide the other.
+        assert_eq!(times(10.0, 11.0, Unit::Primary).next_first_waited(), Unit::Primary);
+        assert_eq!(times(11.0, 10.0, Unit::Secondary).next_first_waited(), Unit::Secondary);
+    }
 
     #[test]
     fn a_long_wait_for_a_core_is_a_disturbance() {

@@ -19,7 +19,7 @@ from fusiond.mlx_lm import Acceleration, UnknownVersionWarning, accelerate, acce
 from fusiond.mlx_lm import _acceleration as implementation
 from fusiond.mlx_lm import _attention as attention
 from fusiond.mlx_lm._survey import survey
-from fusiond.units import Units
+from fusiond.units import FinishTimes, Units
 from mlx import nn
 from mlx.utils import tree_flatten
 from mlx_lm.models import llama
@@ -356,14 +356,15 @@ def test_some_products_are_sampled(shares: Shares, monkeypatch: pytest.MonkeyPat
         assert same(prefill(model), stock)
     # 64 products; a feed-forward part in which one is due goes layer by layer.
     assert len(shares.observed) == 12
-    by_place: dict[int, list[bool]] = {}
-    for place, *_, secondary_first in shares.observed:
-        by_place.setdefault(place, []).append(secondary_first)
+    by_place: dict[int, list[tuple[bool, FinishTimes]]] = {}
+    for place, *_, total_ms, finish_ms, secondary_first in shares.observed:
+        times = FinishTimes(*(round(ms * 1e6) for ms in (total_ms, *finish_ms)))
+        by_place.setdefault(place, []).append((secondary_first, times))
     assert max(map(len, by_place.values())) > 1
-    for turns in by_place.values():
-        assert turns == [turn % 2 == 0 for turn in range(len(turns))], (
-            "both units are waited for first in turn"
-        )
+    for seen in by_place.values():
+        # What is waited for first follows from what was seen before.
+        expected = [True, *(times.secondary_first_next(secondary_first=first) for first, times in seen[:-1])]
+        assert [first for first, _ in seen] == expected
     for _, rows, secondary_rows, total_ms, finish_ms, _ in shares.observed:
         assert (rows, secondary_rows) == (ROWS, ROWS // 2)
         assert 0 < max(finish_ms) <= total_ms

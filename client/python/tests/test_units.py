@@ -9,7 +9,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 from fusiond import identity
-from fusiond.units import ThreadUnits, Units, choose_cores
+from fusiond.units import FinishTimes, ThreadUnits, Units, choose_cores
 
 
 @pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16])
@@ -31,6 +31,19 @@ def test_a_split_is_the_product(dtype: mx.Dtype, outputs: int, shape: tuple[int,
             assert mx.allclose(joined, whole, rtol=1e-2, atol=1e-2)
             assert mx.array_equal(joined, timed)
             assert 0 < times.secondary_ns <= times.primary_ns <= times.total_ns
+
+
+def test_units_are_waited_for_first_in_turn_unless_one_is_behind() -> None:
+    def after(primary_ns: int, secondary_ns: int, *, secondary_first: bool) -> bool:
+        return FinishTimes(2000, primary_ns, secondary_ns).secondary_first_next(secondary_first=secondary_first)
+
+    # Hidden, or behind by no more than noise.
+    assert after(1000, 1001, secondary_first=False)
+    assert after(1000, 1030, secondary_first=False)
+    assert not after(1001, 1000, secondary_first=True)
+    # Waited for first, the one behind would hide the other.
+    assert not after(1000, 1100, secondary_first=False)
+    assert after(1100, 1000, secondary_first=True)
 
 
 def test_each_thread_has_units_of_its_own() -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # Bytes of the widest numbers that MLX has.
 _WIDEST_BYTES = 8
 _TASKS = Path("/proc/self/task")
+# How much later than the unit waited for first the other must be seen to finish to be behind: noise makes about 2 % between units that are balanced.
+_BEHIND = 0.05
 
 
 class FinishTimes(NamedTuple):
@@ -32,6 +34,16 @@ class FinishTimes(NamedTuple):
     total_ns: int
     primary_ns: int
     secondary_ns: int
+
+    def secondary_first_next(self, *, secondary_first: bool) -> bool:
+        """Which unit the next call of the same product waits for first, if this one waited so: the units take turns, since only that one's time is exact.
+
+        A unit that is behind has no turn: that call would show nothing of the other (as in ``FinishTimes::next_first_waited`` of the Rust crates).
+        """
+        first, other = (
+            (self.secondary_ns, self.primary_ns) if secondary_first else (self.primary_ns, self.secondary_ns)
+        )
+        return secondary_first if other > first * (1 + _BEHIND) else not secondary_first
 
 
 class Units:

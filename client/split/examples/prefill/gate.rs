@@ -6,7 +6,7 @@ use anyhow::Result;
 use fusion_calibrations::{
     engine::Engine,
     gate::ArmSet,
-    sample::Unit,
+    sample::{FinishTimes, Unit},
     shape::{Layer, Shape},
 };
 use fusion_client::{
@@ -75,11 +75,13 @@ impl Sampler {
         }
         let next = self.next_first.entry(layer).or_insert(Unit::Primary);
         let first = *next;
-        *next = match first {
-            Unit::Primary => Unit::Secondary,
-            Unit::Secondary => Unit::Primary,
-        };
+        *next = first.other();
         Some(first)
+    }
+
+    /// What a sampled split showed: a unit that is behind has no turn.
+    fn shown(&mut self, layer: Layer, times: &FinishTimes) {
+        self.next_first.insert(layer, times.next_first_waited());
     }
 }
 
@@ -146,6 +148,7 @@ impl Policy for Gated<'_> {
             open.end();
         }
         for sampled in call.sampled {
+            self.sampler.shown(sampled.layer, &sampled.observation.finish_times);
             if let Some(layer) = self.attachment.layer(sampled.layer) {
                 self.attachment.observe(layer, sampled.observation);
             }
@@ -170,6 +173,9 @@ mod tests {
         let of_one: Vec<Option<Unit>> =
             (0..4).map(|_| (sampler.next(layer(896)), sampler.next(layer(128))).0).collect();
         assert_eq!(of_one, [Unit::Primary, Unit::Secondary, Unit::Primary, Unit::Secondary].map(Some));
+        let behind = FinishTimes { primary_ms: 2.0, secondary_ms: 1.0, first_waited: Unit::Secondary };
+        sampler.shown(layer(896), &behind);
+        assert_eq!(sampler.next(layer(896)), Some(Unit::Secondary));
     }
 
     #[test]

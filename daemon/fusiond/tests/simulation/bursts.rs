@@ -98,8 +98,10 @@ impl Simulation {
     fn report(&mut self, number: usize) {
         let Some(daemon) = &mut self.daemon else { return };
         let before = daemon.explorer();
-        if let Some(client) = self.clients.get_mut(&number) {
-            daemon.report(number, client, &mut self.disk);
+        if let Some(client) = self.clients.get_mut(&number)
+            && let Some(reported) = daemon.report(number, client, &mut self.disk)
+        {
+            self.checks.reported(&reported, &mut self.figures);
         }
         let overtaken = before.filter(|before| daemon.explorer() != Some(*before));
         if let Some(client) = overtaken.and_then(|before| self.clients.get(&before)) {

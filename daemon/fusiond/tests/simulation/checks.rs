@@ -9,6 +9,7 @@ use fusiond::planner::{Hold, Job, LONGEST_SUBMISSION, Lock, Policy, Want};
 use fusiond::store::CalibrationKey;
 
 use crate::client::{CHUNK, Outcome};
+use crate::daemon::Reported;
 use crate::figures::Figures;
 use crate::script::{DAY, SECOND};
 use crate::world::World;
@@ -25,6 +26,9 @@ const MEAN: f64 = 0.015;
 const LEAST_SPLIT: u64 = 5;
 /// Calls that make a day's mean one.
 const CALLS_OF_A_DAY: u32 = 50;
+/// Share of the clients' time that exploring may cost them, and what it may cost before any client worked, in ms.
+const EXPLORING: f64 = 0.01;
+const EXPLORING_AT_FIRST_MS: f64 = 100.0;
 /// How often one shape may be measured under the same conditions with the same engine on one day.
 const MEASUREMENTS_A_DAY: u32 = 4;
 /// A submission may be that much longer than was predicted, by accident: in 2 % of the calls something disturbs it.
@@ -220,6 +224,22 @@ impl Checks {
         }
         if same && more > ORPHANED {
             self.violated(format!("{now:.0} s: without a daemon {:.1} % more are lost", 100.0 * more));
+        }
+    }
+
+    /// A client reported to its daemon.
+    pub fn reported(&mut self, reported: &Reported, figures: &mut Figures) {
+        figures.reported_ms += reported.time_ms;
+        figures.explored_ms += reported.charged_ms;
+        self.may_explore(reported.may_cost_ms, figures);
+    }
+
+    /// What exploring may still cost, as a daemon has it: no more than is left of what calls paid for under all daemons since the first.
+    pub fn may_explore(&mut self, may_cost_ms: f64, figures: &Figures) {
+        let left_ms = EXPLORING_AT_FIRST_MS + EXPLORING * figures.reported_ms - figures.explored_ms;
+        // Sums in another order.
+        if may_cost_ms > left_ms + 1e-3 {
+            self.violated(format!("{may_cost_ms:.1} ms may be explored with where {left_ms:.1} ms are left"));
         }
     }
 

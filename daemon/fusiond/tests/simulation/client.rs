@@ -43,8 +43,8 @@ struct Part {
     handle: LayerHandle,
     /// How often a block runs it.
     times: u32,
-    /// How often it was observed: its units take turns in being waited for first.
-    observed: u32,
+    /// The unit that the next observed product waits for first.
+    first_waited: Unit,
 }
 
 /// A running process.
@@ -71,7 +71,7 @@ impl Client {
             layer: known.layer,
             handle: copy.layer(known.layer).unwrap(),
             times: known.per_block() as u32,
-            observed: 0,
+            first_waited: Unit::Primary,
         };
         let parts: Vec<Part> = model.iter().map(part).collect();
         let composition: Vec<_> = parts.iter().map(|part| (part.handle, part.times)).collect();
@@ -125,12 +125,11 @@ impl Client {
     ) -> Option<(Layer, Observation)> {
         let part = &mut self.parts[place];
         let shape = part.layer.with_rows(rows).unwrap();
-        let first_waited = if part.observed.is_multiple_of(2) { Unit::Primary } else { Unit::Secondary };
         let ask = match secondary_rows {
             0 => Ask::Stock,
-            secondary_rows => Ask::Split { secondary_rows, first_waited },
+            secondary_rows => Ask::Split { secondary_rows, first_waited: part.first_waited },
         };
-        let mut shown = None;
+        let mut shown: Option<(Layer, Observation)> = None;
         for _ in 0..part.times {
             let sample = world.machine.call(shape, ask).unwrap();
             let splits = secondary_rows > 0;
@@ -140,7 +139,9 @@ impl Client {
                 shown = Some((part.layer, Observation { rows, secondary_rows, total_ms, finish_times }));
             }
         }
-        part.observed += u32::from(shown.is_some());
+        if let Some((_, observation)) = &shown {
+            part.first_waited = observation.finish_times.next_first_waited();
+        }
         shown
     }
 

@@ -39,6 +39,16 @@ struct Attached {
     gates: Told,
 }
 
+/// What a client reported of its gates.
+pub struct Reported {
+    /// Time of its calls since the last report, in ms.
+    pub time_ms: f64,
+    /// What exploring was charged, in ms.
+    pub charged_ms: f64,
+    /// What exploring may cost from now on, the lease that the client got included, in ms.
+    pub may_cost_ms: f64,
+}
+
 /// A running daemon.
 pub struct Daemon {
     /// Decides.
@@ -202,9 +212,10 @@ impl Daemon {
     }
 
     /// A client's gates report; it may get a lease.
-    pub fn report(&mut self, number: usize, client: &mut Client, disk: &mut Disk) {
-        let Some(report) = client.copy.report() else { return };
-        if let Some(ms) = self.gates.report(number as u64, Some(&self.home(client)), &report) {
+    pub fn report(&mut self, number: usize, client: &mut Client, disk: &mut Disk) -> Option<Reported> {
+        let report = client.copy.report()?;
+        let leased = self.gates.report(number as u64, Some(&self.home(client)), &report);
+        if let Some(ms) = leased {
             lease(client, ms);
         }
         let whole = self.gates.whole("");
@@ -212,9 +223,19 @@ impl Daemon {
             gates: whole.gates,
             gate_locks: whole.locks,
             gate_resets: whole.resets,
-            exploration_available_ms: Some(self.gates.exploration_available_ms()),
+            exploration_available_ms: Some(self.may_explore_ms()),
             ..Default::default()
         });
+        Some(Reported {
+            time_ms: report.time_ms,
+            charged_ms: report.charged_ms,
+            may_cost_ms: self.may_explore_ms() + leased.unwrap_or_default(),
+        })
+    }
+
+    /// What exploring may still cost, without what is leased, in ms.
+    pub fn may_explore_ms(&self) -> f64 {
+        self.gates.exploration_available_ms()
     }
 
     /// What to do now.

@@ -31,6 +31,9 @@ pub struct Figures {
     pub call_ms: f64,
     pub stock_ms: f64,
     pub regret: f64,
+    /// What clients reported: time of calls, and what exploring was charged.
+    pub reported_ms: f64,
+    pub explored_ms: f64,
     pub changes: u64,
     /// How many changes the served rows were right after, by the split calls that it took.
     pub recoveries: [u64; MOST_COUNTED],
@@ -106,13 +109,15 @@ impl Figures {
             self.worst_overlap_ms
         );
         println!(
-            "  served: {} calls ({} without a daemon), {:.0} % split, {:.3} times as long as stock; regret {:.2} % (worst day {:.2} %)",
+            "  served: {} calls ({} without a daemon), {:.0} % split, {:.3} times as long as stock; regret {:.2} % (worst day {:.2} %); exploring cost {:.2} s of {:.0} s",
             self.calls,
             self.orphaned,
             100.0 * self.split_calls as f64 / self.calls.max(1) as f64,
             self.call_ms / self.stock_ms.max(1.0),
             100.0 * self.regret / self.followed_calls.max(1) as f64,
             100.0 * self.worst_day,
+            self.explored_ms / SECOND,
+            self.reported_ms / SECOND,
         );
         println!(
             "  followed: {} changes, right after {} split calls at most ({}); without a daemon {:.2} % more were lost at most",

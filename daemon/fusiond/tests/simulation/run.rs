@@ -180,6 +180,7 @@ impl Simulation {
             self.checks.violated(lost);
         }
         let mut daemon = Daemon::start(self.policy.clone(), &self.disk, &self.world);
+        self.checks.may_explore(daemon.may_explore_ms(), &self.figures);
         for (number, client) in &self.clients {
             daemon.attach(*number, client);
         }

@@ -45,8 +45,8 @@ class Acceleration:
         self._units = ThreadUnits()
         self._running = _Running()
         self._products = 0
-        # The places of layers whose last sampled product waited for the secondary unit first.
-        self._secondary_was_first: set[int] = set()
+        # By the place of a layer, whether its next sampled product waits for the secondary unit first.
+        self._secondary_first: dict[int, bool] = {}
         self._chunks: Counter[str] = Counter()
         self._places = places
         self._install()
@@ -166,12 +166,7 @@ class Acceleration:
         work = functools.partial(call, module)
         self._products += 1
         if self._products % _SAMPLE_EVERY == 0:
-            # Only the time of the unit that is waited for first is exact: for each layer it is the one and the other in turn.
-            secondary_first = place not in self._secondary_was_first
-            self._secondary_was_first.symmetric_difference_update((place,))
-            joined = self._sampled(
-                units, work, x, place, rows, secondary_rows, secondary_first=secondary_first
-            )
+            joined = self._sampled(units, work, x, place, rows, secondary_rows)
         else:
             joined = units.join(*units.split(work, x, secondary_rows))
         return joined.reshape(*x.shape[:-1], -1)
@@ -214,12 +209,12 @@ class Acceleration:
         place: int,
         rows: int,
         secondary_rows: int,
-        *,
-        secondary_first: bool,
     ) -> Any:
+        secondary_first = self._secondary_first.get(place, True)
         # The times shall be those of this product.
         units.drain()
         joined, times = units.split_timed(work, x, secondary_rows, secondary_first=secondary_first)
+        self._secondary_first[place] = times.secondary_first_next(secondary_first=secondary_first)
         total_ms, *finish_ms = (ns / 1e6 for ns in times)
         self._attachment.observe(
             place, rows, secondary_rows, total_ms, (finish_ms[0], finish_ms[1]), secondary_first
