@@ -209,6 +209,7 @@ mod cloud {
         assert_eq!(run(&fake.path(), &["export", object, "--replace"]).code, 0);
         let nowhere = run(&fake.path(), &["export", &format!("{scheme}://no-such-bucket/a")]);
         assert_eq!(nowhere.code, 74, "{}", nowhere.stderr);
+        assert!(nowhere.stderr.contains("no such bucket"), "{}", nowhere.stderr);
         overtaken(scheme, &fake.path(), run);
     }
 
