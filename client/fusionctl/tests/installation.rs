@@ -409,7 +409,10 @@ fn manual_and_completions_go_where_they_are_looked_for() {
     let mut install = place.command(&["install", "--on-demand", "--from", build_folder]);
     let told = String::from_utf8(install.env("SHELL", "/bin/zsh").output().unwrap().stdout).unwrap();
     let functions = place.path(".fusion/share/zsh/site-functions");
-    assert!(told.contains(&format!("~/.zshrc, before compinit: fpath+=(\"{}\")", functions.display())), "{told}");
+    assert!(
+        told.contains(&format!("~/.zshrc, before compinit: fpath+=(\"{}\")", functions.display())),
+        "{told}"
+    );
     let installed = [
         "man/man1/fusionctl.1",
         "bash-completion/completions/fusionctl",
@@ -450,6 +453,31 @@ fn looking_never_starts_a_daemon() {
     assert!(socket.accept().is_err(), "somebody connected");
     // What was stopped twice is stopped.
     assert!(place.fine(&["stop"]).contains("was not running"));
+}
+
+#[test]
+fn starting_and_stopping_can_be_rehearsed() {
+    let place = Place::new();
+    place.install(&["--on-demand"]);
+    let before = (place.everything(), place.launchd.state());
+    let (start, stop) = ("would start dev.fusion.fusiond", "would stop dev.fusion.fusiond");
+    for (verb, words) in [("start", &[start][..]), ("stop", &[stop]), ("restart", &[stop, start])] {
+        let told = place.fine(&[verb, "--dry-run"]);
+        assert!(words.iter().all(|words| told.contains(words)), "{verb}: {told}");
+        assert_eq!(told.lines().count(), words.len(), "{verb}: {told}");
+    }
+    let failures = json!({"count": 5, "reason": "the disk is full", "at_unix_ms": 1, "version": "1"});
+    fs::write(place.path(".fusion/run/fusiond.failures"), failures.to_string()).unwrap();
+    let told = place.fine(&["start", "--dry-run"]);
+    assert!(told.contains(stop) && told.contains("its 5 failed starts") && told.contains(start), "{told}");
+    fs::remove_file(place.path(".fusion/run/fusiond.failures")).unwrap();
+    assert_eq!((place.everything(), place.launchd.state()), before);
+
+    place.fine(&["stop"]);
+    assert_eq!(place.fine(&["stop", "--dry-run"]), "nothing would be done\n");
+    let document: Value = serde_json::from_str(&place.fine(&["restart", "--dry-run", "--json"])).unwrap();
+    assert_eq!(document["schema"], "fusionctl.dry-run/1");
+    assert_eq!(document["steps"], json!(["start dev.fusion.fusiond through launchd"]));
 }
 
 #[test]
@@ -503,7 +531,9 @@ fn asked(place: &Place, answer: &str) -> Option<Run> {
 
 #[test]
 fn on_a_terminal_it_asks_when_the_daemon_shall_start() {
-    for (answer, words) in [("\n", "starts at login"), ("1\n", "starts at login"), ("2\n", "starts on demand")] {
+    for (answer, words) in
+        [("\n", "starts at login"), ("1\n", "starts at login"), ("2\n", "starts on demand")]
+    {
         let place = Place::new();
         let Some(run) = asked(&place, answer) else { return };
         assert_eq!(run.code, 0, "{}", run.stdout);
@@ -571,8 +601,7 @@ fn logs_are_printed_oldest_first_and_followed_over_a_roll() {
     let document: Value = serde_json::from_str(&place.fine(&["logs", "-n", "1", "--json"])).unwrap();
     assert_eq!((&document["schema"], &document["lines"]), (&json!("fusionctl.logs/1"), &json!(["e"])));
 
-    let mut following =
-        place.command(&["logs", "-f", "-n", "1"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut following = place.command(&["logs", "-f", "-n", "1"]).stdout(Stdio::piped()).spawn().unwrap();
     let printed = BufReader::new(following.stdout.take().unwrap());
     let (sender, lines) = std::sync::mpsc::channel();
     std::thread::spawn(move || printed.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
