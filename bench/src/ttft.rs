@@ -140,7 +140,7 @@ fn judge(length: &Length) -> [Figure; 2] {
     let Length { prompt_tokens, rounds, speed_up, decode, self_comparison: own, split_chunks, chunks } =
         length;
     let note = format!(
-        "feed-forward parts as a whole, large pages; {split_chunks} of {chunks} chunks were split; all samples are in target/bench/ttft.json"
+        "feed-forward parts as a whole, attention by heads, large pages; {split_chunks} of {chunks} chunks were split; all samples are in target/bench/ttft.json"
     );
     let figure = |name: &str, range: Range, own: Range, limit| {
         let name = format!("{name}, {prompt_tokens} tokens");

@@ -22,22 +22,11 @@ pub(crate) fn run() -> Result<()> {
         eprintln!("SKIPPED: a fresh account needs systemd (Linux), unshare, and root or user namespaces");
         return Ok(());
     };
-    let mut cargo = Command::new(workspace::cargo());
-    cargo.current_dir(&root).args([
-        "build",
-        "--locked",
-        "--package",
-        "fusiond",
-        "--package",
-        "fusion-worker",
-    ]);
-    process::show(cargo.args(["--package", "fusionctl"]), "building")?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
+    let programs = workspace::build_programs()?;
     let place = std::env::temp_dir().join(format!("fusion-account-{}", std::process::id()));
     std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
     let mut script = Command::new("unshare");
-    script.args(namespaces).arg("sh").arg(root.join(SCRIPT)).arg(target.join("debug")).arg(&place);
+    script.args(namespaces).arg("sh").arg(root.join(SCRIPT)).arg(programs).arg(&place);
     let lived = process::show(script.current_dir(&place), "living through an installation");
     // What a failed run leaves is there to be looked at.
     if lived.is_ok() {

@@ -69,10 +69,7 @@ pub(crate) fn install() -> Result<()> {
 pub(crate) fn test() -> Result<()> {
     install()?;
     let places = Places::of(workspace::root()?);
-    let mut programs = Command::new(workspace::cargo());
-    programs.current_dir(&places.root).args(["build", "--quiet", "--locked"]);
-    programs.args(workspace::PROGRAMS.iter().flat_map(|program| ["--package", program]));
-    process::show(&mut programs, "building what the tests start")?;
+    workspace::build_programs()?;
     process::show(places.python("ruff")?.args(["check", "--quiet", "."]), "ruff")?;
     process::show(places.python("ruff")?.args(["format", "--quiet", "--check", "."]), "ruff format")?;
     process::show(&mut places.python("mypy")?, "mypy")?;

@@ -11,6 +11,8 @@
 //! pathwise: a call beyond the first n0 starts only while charged < epsilon x time, time never shrinks, and one call adds at most its own excess.
 //! What stock suffers afterwards from the heat of a trial is charged to the trial too, which only stops exploration earlier.
 
+use std::collections::BTreeMap;
+
 /// The permission to lose some time to exploration, given by the daemon for the whole machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lease {
@@ -137,13 +139,26 @@ impl Ledger {
 ///
 /// Each process has a ledger of its own, but the first calls of an arm are free in each; since beliefs are merged and leases exclusive,
 /// they are spent once per machine and not once per process.
+///
+/// A holder that rests keeps its lease: many a program makes one call at a time, which is decided before any answer to a wish could come.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseBook {
     epsilon: f64,
     available_ms: f64,
     most_ms: f64,
-    holder: Option<(u64, f64)>,
+    holder: Option<Holder>,
 }
+
+/// Who explores, and how often others asked in vain since it said anything.
+#[derive(Debug, Clone, PartialEq)]
+struct Holder {
+    client: u64,
+    left_ms: f64,
+    refusals: BTreeMap<u64, u32>,
+}
+
+/// Whoever works reports, and asks, once a second. A holder that said nothing while another one was refused so often rests, and is overtaken.
+const MOST_REFUSALS: u32 = 3;
 
 /// What a client did since its last report.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -165,37 +180,45 @@ impl LeaseBook {
         let (time, charged) = (report.time_ms.max(0.0), report.charged_ms.max(0.0));
         // Whatever is reported, debts end some day.
         self.available_ms = (self.available_ms + self.epsilon * time - charged).max(-self.most_ms);
-        if let Some((holder, left)) = &mut self.holder
-            && *holder == client
-        {
+        if let Some(holder) = self.holder.as_mut().filter(|holder| holder.client == client) {
             // What was leased had been set aside.
-            let paid = charged.min(*left);
-            *left -= paid;
+            let paid = charged.min(holder.left_ms);
+            holder.left_ms -= paid;
+            holder.refusals.clear();
             self.available_ms += paid;
         }
     }
 
-    /// A lease for `client`, unless another one explores or nothing is available.
+    /// A lease for `client`, unless another one explores or nothing is available. Takes it from a holder that rests.
     pub fn request(&mut self, client: u64) -> Option<Lease> {
-        if self.holder.is_some() || self.available_ms <= 0.0 {
+        if let Some(holder) = &mut self.holder {
+            let refusals = holder.refusals.entry(client).or_default();
+            *refusals += 1;
+            if *refusals <= MOST_REFUSALS {
+                return None;
+            }
+            let holder = holder.client;
+            self.release(holder);
+        }
+        if self.available_ms <= 0.0 {
             return None;
         }
-        let ms = self.available_ms.min(self.most_ms);
-        self.available_ms -= ms;
-        self.holder = Some((client, ms));
-        Some(Lease { ms })
+        let left_ms = self.available_ms.min(self.most_ms);
+        self.available_ms -= left_ms;
+        self.holder = Some(Holder { client, left_ms, refusals: BTreeMap::new() });
+        Some(Lease { ms: left_ms })
     }
 
     /// `client` stopped exploring or went away: what it didn't report as spent is available again.
     pub fn release(&mut self, client: u64) {
-        if let Some((_, left)) = self.holder.take_if(|(holder, _)| *holder == client) {
-            self.available_ms += left;
+        if let Some(holder) = self.holder.take_if(|holder| holder.client == client) {
+            self.available_ms += holder.left_ms;
         }
     }
 
     /// Who explores.
     pub fn holder(&self) -> Option<u64> {
-        self.holder.map(|(client, _)| client)
+        self.holder.as_ref().map(|holder| holder.client)
     }
 
     /// What could be leased now, in ms.
@@ -249,6 +272,32 @@ mod tests {
         assert_eq!(ledger.charged_ms(), 1.0);
     }
 
+    #[test]
+    fn a_holder_that_rests_keeps_its_lease_until_another_one_works() {
+        let mut book = LeaseBook::new(0.01, 50.0, 1e3);
+        assert!(book.request(1).is_some());
+        let refused = |book: &mut LeaseBook| (0..MOST_REFUSALS).all(|_| book.request(2).is_none());
+        assert!(refused(&mut book));
+        // It works: who asks begins anew. Others' wishes don't add up.
+        book.report(1, LeaseReport::default());
+        assert!(refused(&mut book) && book.request(3).is_none());
+        assert_eq!(book.request(2), Some(Lease { ms: 50.0 }));
+        assert_eq!(book.holder(), Some(2));
+        // What the first one spent meanwhile is paid nevertheless.
+        book.report(1, LeaseReport { time_ms: 0.0, charged_ms: 7.0 });
+        book.release(1);
+        book.release(2);
+        assert_eq!((book.available_ms(), book.holder()), (43.0, None));
+    }
+
+    fn set_aside(book: &LeaseBook) -> f64 {
+        book.holder.as_ref().map_or(0.0, |holder| holder.left_ms)
+    }
+
+    fn most_refusals(book: &LeaseBook) -> u32 {
+        book.holder.as_ref().and_then(|holder| holder.refusals.values().copied().max()).unwrap_or(0)
+    }
+
     proptest! {
         #[test]
         fn the_book_never_gives_what_it_has_not(
@@ -259,10 +308,10 @@ mod tests {
             for (client, what, work, spent) in steps {
                 match what {
                     0 => {
-                        let had = book.available_ms();
-                        let holder = book.holder();
+                        let had = book.available_ms() + set_aside(&book);
+                        let (holder, silent) = (book.holder(), most_refusals(&book) >= MOST_REFUSALS);
                         if let Some(lease) = book.request(client) {
-                            prop_assert!(holder.is_none() && lease.ms <= had + 1e-9);
+                            prop_assert!((holder.is_none() || silent) && lease.ms <= had + 1e-9);
                         }
                     }
                     1 => book.release(client),
@@ -272,8 +321,7 @@ mod tests {
                         charged += spent;
                     }
                 }
-                let set_aside = book.holder.map_or(0.0, |(_, left)| left);
-                prop_assert!((book.available_ms() + set_aside - (50.0 + 0.01 * time - charged)).abs() < 1e-6);
+                prop_assert!((book.available_ms() + set_aside(&book) - (50.0 + 0.01 * time - charged)).abs() < 1e-6);
             }
         }
     }

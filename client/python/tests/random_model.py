@@ -14,14 +14,14 @@ BYTES = 256
 END_OF_TEXT = BYTES
 
 
-def config(*, hidden: int = 1024, blocks: int = 4) -> dict[str, Any]:
-    """Llama-3.2-1B's proportions: heads of 64, four queries for a key, a feed-forward part four times as wide. At a width of 1024 it is half that model."""
+def config(*, hidden: int = 1024, blocks: int = 4, widening: int = 4) -> dict[str, Any]:
+    """Llama-3.2-1B's proportions: heads of 64, four queries for a key, a feed-forward part ``widening`` times as wide. At a width of 1024 it is half that model."""
     return {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
         "hidden_size": hidden,
         "num_hidden_layers": blocks,
-        "intermediate_size": 4 * hidden,
+        "intermediate_size": widening * hidden,
         "num_attention_heads": hidden // 64,
         "num_key_value_heads": max(1, hidden // 256),
         "rms_norm_eps": 1e-5,

@@ -17,12 +17,13 @@ import pytest
 from conftest import Daemon
 from fusiond.mlx_lm import Acceleration, UnknownVersionWarning, accelerate, accelerated
 from fusiond.mlx_lm import _acceleration as implementation
+from fusiond.mlx_lm import _attention as attention
 from fusiond.mlx_lm._survey import survey
 from fusiond.units import Units
 from mlx import nn
 from mlx.utils import tree_flatten
 from mlx_lm.models import llama
-from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.models.cache import QuantizedKVCache, make_prompt_cache
 from mlx_lm.models.switch_layers import SwitchGLU
 from random_model import config
 
@@ -231,6 +232,91 @@ def test_a_part_is_known_by_what_it_holds_and_whose_it_is() -> None:
     assert survey(model).feed_forwards == []
 
 
+def watch_heads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Heads of queries and of keys of all attention from now on, in the order in which it is built."""
+    monkeypatch.setattr(attention, "_LEAST_SCORES", 1)
+    heads: list[tuple[int, int]] = []
+    real = mx.fast.scaled_dot_product_attention
+
+    def watched(queries: mx.array, keys: mx.array, *args: Any, **kwargs: Any) -> mx.array:
+        heads.append((queries.shape[1], keys.shape[1]))
+        return real(queries, keys, *args, **kwargs)
+
+    monkeypatch.setattr(mx.fast, "scaled_dot_product_attention", watched)
+    return heads
+
+
+@pytest.mark.parametrize(("keys", "shared"), [(4, [(2, 2), (2, 2)]), (2, [(2, 1), (2, 1)]), (1, [(4, 1)])])
+def test_attention_is_shared_by_heads(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch, keys: int, shared: list[tuple[int, int]]
+) -> None:
+    model = small(num_key_value_heads=keys)
+    stock = prefill(model), prefill(model, 40, sequences=3)
+    acceleration = accelerate(model)
+    heads = watch_heads(monkeypatch)
+    assert same(prefill(model), stock[0])
+    # The last block's attention is behind its cache: it is built as ever, and never computed.
+    assert heads == [*shared, *shared, (4, keys)]
+    assert same(prefill(model, 40, sequences=3), stock[1])
+    acceleration.undo()
+    heads.clear()
+    prefill(model)
+    assert heads == [(4, keys)] * 3
+
+
+def test_several_chunks_share_attention_over_what_is_cached(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def two_chunks(model: Any) -> list[mx.array]:
+        cache = make_prompt_cache(model)
+        model(tokens(ROWS), cache=cache)
+        out = model(tokens(50), cache=cache)
+        mx.eval(out)
+        return [out]
+
+    model = small(num_key_value_heads=2)
+    stock = two_chunks(model)
+    accelerate(model)
+    heads = watch_heads(monkeypatch)
+    assert same(two_chunks(model), stock)
+    assert heads.count((2, 1)) == 2 * 2 * 2
+
+
+def test_attention_is_left_alone_where_heads_are_not_all_there_is_to_it() -> None:
+    def heads(*args: mx.array, **options: Any) -> tuple[int, int]:
+        return attention._secondary_heads(args, options)
+
+    queries, keys = mx.zeros((1, 6, 512, 8)), mx.zeros((1, 3, 512, 8))
+    assert heads(queries, keys, keys, mask="causal") == (2, 1)
+    assert heads(queries, keys, keys, mask=mx.zeros((512, 512))) == (2, 1)
+    assert heads(queries, keys, keys, mask=mx.zeros((1, 1, 512, 512))) == (2, 1)
+    assert heads(queries, keys, keys, mask=mx.zeros((1, 6, 512, 512))) == (0, 0)
+    assert heads(queries, keys, keys, mask=None, sinks=mx.zeros(6)) == (0, 0)
+    assert heads(queries, keys, keys, cache=QuantizedKVCache()) == (0, 0)
+    assert heads(queries, keys, keys, mx.zeros(1)) == (0, 0)
+    assert heads(queries[:, :, :8], keys[:, :, :8], keys[:, :, :8]) == (0, 0)
+
+
+def test_units_of_two_kinds_share_no_attention(shares: Shares, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Units, "alike", False)
+    model = small(num_key_value_heads=2)
+    accelerate(model)
+    heads = watch_heads(monkeypatch)
+    prefill(model)
+    assert heads == [(4, 2)] * 3
+
+
+def test_an_attention_part_is_known_by_what_it_asks_and_whose_it_is() -> None:
+    class Attention(llama.Attention):
+        pass
+
+    model = small()
+    assert [part.path for part in survey(model).attentions] == ["layers.0.self_attn", "layers.1.self_attn"]
+    object.__setattr__(model.layers[0].self_attn, "__class__", Attention)
+    assert [part.path for part in survey(model).attentions] == ["layers.1.self_attn"]
+    assert not attention.asks_for_attention(llama.MLP)
+
+
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16])
 def test_half_precision_is_split(shares: Shares, dtype: mx.Dtype) -> None:
     model = small(attention_bias=True, mlp_bias=True)
@@ -306,7 +392,10 @@ def test_everything_is_taken_back(shares: Shares) -> None:
 
 def test_no_other_model_is_changed(shares: Shares) -> None:
     model, other = small(), small()
+    names = dict(vars(llama))
     accelerate(model)
+    assert vars(llama) == names
+    assert type(other.layers[0].self_attn) is llama.Attention
     prefill(other)
     assert shares.asked == []
     assert type(other.layers[0].mlp.up_proj) is nn.Linear

@@ -83,17 +83,23 @@ class Units:
         ``rows`` is ``[..., K]``, all but its last dimension are rows, and must be materialised: MLX runs both units at once only on
         what is there.
         """
-        parts = self._parts(work, rows, secondary_rows)
+        return self.submit(*_halves(work, rows, secondary_rows))
+
+    def submit(
+        self, primary: Callable[[], mx.array], secondary: Callable[[], mx.array]
+    ) -> tuple[mx.array, mx.array]:
+        """Builds and submits each unit's part. What they read must be materialised."""
+        parts = self._parts(primary, secondary)
         self._submit(parts)
         return parts
 
     def _parts(
-        self, work: Callable[[mx.array], mx.array], rows: mx.array, secondary_rows: int
+        self, primary: Callable[[], mx.array], secondary: Callable[[], mx.array]
     ) -> tuple[mx.array, mx.array]:
         """The primary and the secondary unit's part, lazily."""
-        primary = work(_flat(rows)[secondary_rows:])
+        first = primary()
         with self._mx.stream(self.secondary):
-            return primary, work(_flat(rows)[:secondary_rows])
+            return first, secondary()
 
     def _submit(self, parts: tuple[mx.array, ...]) -> None:
         """Sets the units to work: each part by itself, since one submission of all would hide the earlier finish.
@@ -104,15 +110,15 @@ class Units:
         for part in parts:
             self._mx.async_eval(part)
 
-    def join(self, primary: mx.array, secondary: mx.array) -> mx.array:
-        """The secondary unit's rows above the primary unit's, lazily.
+    def join(self, primary: mx.array, secondary: mx.array, *, axis: int = 0) -> mx.array:
+        """The secondary unit's rows (or heads: along ``axis``) above the primary unit's, lazily.
 
         MLX's CPU copies number by number, so rows are joined as the widest numbers that fit.
         """
         core, row_bytes = self._mx, primary.shape[-1] * primary.itemsize
         if primary.itemsize >= _WIDEST_BYTES or row_bytes % _WIDEST_BYTES:
-            return core.concatenate([secondary, primary], axis=0)
-        wide = core.concatenate([secondary.view(core.uint64), primary.view(core.uint64)], axis=0)
+            return core.concatenate([secondary, primary], axis=axis)
+        wide = core.concatenate([secondary.view(core.uint64), primary.view(core.uint64)], axis=axis)
         return wide.view(primary.dtype)
 
     def split_timed(
@@ -124,7 +130,7 @@ class Units:
         secondary_first: bool,
     ) -> tuple[mx.array, FinishTimes]:
         """``split`` and ``join``, waiting for one unit after the other. The time of the one waited for first is exact."""
-        parts = self._parts(work, rows, secondary_rows)
+        parts = self._parts(*_halves(work, rows, secondary_rows))
         joined = self.join(*parts)
         start = time.perf_counter_ns()
         # The joining right behind the parts: nobody has to be woken between the last part and it.
@@ -158,6 +164,22 @@ class Units:
             self._mx.eval(one @ one)
         self._threads += sorted(_threads_named(name) - before)
         return stream
+
+
+def materialised(*arrays: mx.array) -> bool:
+    """Computes arrays; whoever reads the same ones next pays nothing. Not inside a function that MLX traces: nothing can be materialised there."""
+    try:
+        need_mlx().eval(*arrays)
+    except (ValueError, RuntimeError):
+        return False
+    return True
+
+
+def _halves(
+    work: Callable[[mx.array], mx.array], rows: mx.array, secondary_rows: int
+) -> tuple[Callable[[], mx.array], Callable[[], mx.array]]:
+    """What the primary and what the secondary unit has to do."""
+    return lambda: work(_flat(rows)[secondary_rows:]), lambda: work(_flat(rows)[:secondary_rows])
 
 
 def _flat(rows: mx.array) -> mx.array:

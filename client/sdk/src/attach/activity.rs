@@ -78,11 +78,6 @@ impl Activity {
         rests
     }
 
-    /// Whether the daemon believes that we are busy.
-    pub(super) fn is_told_busy(&self) -> bool {
-        self.told.load(Ordering::SeqCst)
-    }
-
     /// There is no daemon that was told anything.
     pub(super) fn nobody_told(&self) {
         self.told.store(false, Ordering::SeqCst);

@@ -196,17 +196,17 @@ impl Background {
             // A daemon doesn't tell resting clients whether others work, and says it anew to busy ones.
             self.shared.gates.contend(false, &self.shared.table.load());
             news.push(busy_or_idle(false));
-            news.extend(self.report(said, true));
+            news.extend(self.report(said));
         }
         if said.busy && said.reported_at.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
-            news.extend(self.report(said, false));
+            news.extend(self.report(said));
         }
         news
     }
 
-    fn report(&self, said: &mut LastSaid, rests: bool) -> Option<Said> {
+    fn report(&self, said: &mut LastSaid) -> Option<Said> {
         said.reported_at = Some(Instant::now());
-        self.shared.gates.report(&mut said.reporter, rests).map(Said::GateReport)
+        self.shared.gates.report(&mut said.reporter).map(Said::GateReport)
     }
 
     /// The last report. The daemon ends the stream when it has taken it.
@@ -216,7 +216,7 @@ impl Background {
         say: mpsc::Sender<v1::AttachRequest>,
         said: &mut LastSaid,
     ) {
-        let Some(report) = self.report(said, true) else { return };
+        let Some(report) = self.report(said) else { return };
         let taken = async {
             let _ = say.send(request(report)).await;
             drop(say);

@@ -326,15 +326,15 @@ impl Gates {
         }
     }
 
-    /// What to tell the daemon. `rests` gives the lease back.
-    pub(super) fn report(&self, reporter: &mut Reporter, rests: bool) -> Option<v1::GateReport> {
+    /// What to tell the daemon. Whoever explores nothing gives its lease back.
+    pub(super) fn report(&self, reporter: &mut Reporter) -> Option<v1::GateReport> {
         let mut report = v1::GateReport { last_reset: lock(&self.kept).last_reset, ..Default::default() };
         let mut changed = Vec::new();
         let mut engine = None;
         for gate in self.all() {
             let mut inner = gate.lock();
             gate.drain(&mut inner);
-            inner.add_to(&mut report, rests);
+            inner.add_to(&mut report);
             inner.publish_all();
             if inner.engine.is_empty() {
                 continue;
@@ -346,8 +346,9 @@ impl Gates {
                 }
             }
         }
-        if rests {
-            report.wants_lease = false;
+        if !report.wants_lease {
+            self.revoke();
+            report.lease_left_ms = 0.0;
         }
         let state = engine.map(|engine| gate_state("", &engine, &changed));
         report.state = state.filter(|state| !state.regions.is_empty());
@@ -386,16 +387,13 @@ impl Reporter {
 
 impl Inner {
     /// Adds time, cost, wishes and savings to a report.
-    fn add_to(&mut self, report: &mut v1::GateReport, rests: bool) {
+    fn add_to(&mut self, report: &mut v1::GateReport) {
         let ledger = self.gate.ledger();
         let (time, charged) = (ledger.time_ms(), ledger.charged_ms() + ledger.free_ms());
         report.time_ms += (time - self.reported_ms.0).max(0.0);
         // It falls when heat was forgiven; what was said stands.
         report.charged_ms += (charged - self.reported_ms.1).max(0.0);
         self.reported_ms = (time, charged.max(self.reported_ms.1));
-        if rests {
-            self.gate.revoke();
-        }
         report.lease_left_ms += self.gate.ledger().lease_ms();
         for (workload, tallies) in &self.workloads {
             for rows in workload.seen() {

@@ -66,10 +66,7 @@ impl Shared {
         if let Some(contended) = delta.contended {
             self.gates.contend(contended, &self.table.load());
         }
-        // A lease that comes when the work is over would be kept from others.
-        if let Some(lease) = &delta.gate_lease
-            && self.activity.is_told_busy()
-        {
+        if let Some(lease) = &delta.gate_lease {
             self.gates.lease(lease.ms);
         }
     }
@@ -115,21 +112,15 @@ impl LocalCopy {
         self.answers.shared.take(reply);
     }
 
-    /// The daemon was told whether the process is busy: a resting one takes no lease.
-    pub fn turn(&self, busy: bool) {
-        let activity = &self.answers.shared.activity;
-        if busy { activity.busy_told() } else { activity.nobody_told() }
-    }
-
     /// The daemon went: what was known stays in use, and nothing is explored.
     pub fn lose_daemon(&mut self) {
         self.answers.shared.fall_back();
         self.reporter = Reporter::default();
     }
 
-    /// What to tell the daemon of the gates, if there is news. `rests` gives the lease back.
-    pub fn report(&mut self, rests: bool) -> Option<v1::GateReport> {
-        self.answers.shared.gates.report(&mut self.reporter, rests)
+    /// What to tell the daemon of the gates, if there is news.
+    pub fn report(&mut self) -> Option<v1::GateReport> {
+        self.answers.shared.gates.report(&mut self.reporter)
     }
 }
 

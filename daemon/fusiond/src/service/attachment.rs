@@ -186,6 +186,8 @@ struct Teller {
     /// Whether another client is busy, as it was told since it turned for the `turns`th time.
     contended: Option<bool>,
     turns: u64,
+    /// Whether it was given a lease and not told that it is another's now.
+    leased: bool,
 }
 
 impl Teller {
@@ -200,7 +202,8 @@ impl Teller {
         // Another worker means another machine for the client: everything anew.
         let anew = !self.snapshot_sent || self.identity.as_ref() != identity;
         let message = if anew {
-            *self = Self { identity: identity.cloned(), snapshot_sent: true, ..Self::default() };
+            let leased = self.leased;
+            *self = Self { identity: identity.cloned(), snapshot_sent: true, leased, ..Self::default() };
             Told::Snapshot(self.snapshot(parts, member, revision))
         } else {
             Told::Delta(self.delta(parts, member, revision)?)
@@ -228,7 +231,7 @@ impl Teller {
             gates,
             gate_locks: locks,
             gate_resets: resets,
-            gate_lease: member.take_lease().map(|ms| v1::GateLease { ms }),
+            gate_lease: self.lease_news(parts, member),
             contended: self.contention(member),
         };
         (delta != v1::Delta { revision, ..Default::default() }).then_some(delta)
@@ -258,6 +261,14 @@ impl Teller {
     fn gate_news(&mut self, parts: &Parts, member: &Membership) -> News {
         let home = self.identity.as_ref().map(|identity| member_home(member, identity));
         parts.gates.since(&mut self.gates, home.as_ref())
+    }
+
+    /// A lease that it gets, or that it has one no longer.
+    fn lease_news(&mut self, parts: &Parts, member: &Membership) -> Option<v1::GateLease> {
+        let given = member.take_lease();
+        let taken = self.leased && parts.gates.holder() != Some(member.number());
+        self.leased = given.is_some() || (self.leased && !taken);
+        given.or(taken.then_some(0.0)).map(|ms| v1::GateLease { ms })
     }
 
     /// Whether another client is busy, if that is news. A client that rests isn't woken for it, and begins with "no" when it turns busy.

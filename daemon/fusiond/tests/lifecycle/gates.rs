@@ -264,6 +264,43 @@ pub async fn an_exploring_client_holds_the_only_lease() {
     }
 }
 
+/// As in a program that answers one prompt after the other: each call is decided before an answer to its wish could come.
+pub async fn a_client_that_makes_a_call_now_and_then_explores_too() {
+    let place = Place::new();
+    let daemon = calibrated(&place).await;
+    let (one, handle) = attach(options(&place)).await;
+    let own = region(&one, handle);
+    let until = Instant::now() + Duration::from_secs(60);
+    let explored = loop {
+        let call = own.begin(512);
+        if call.explores() || Instant::now() > until {
+            break call.explores();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        call.end();
+        eventually("resting", async || {
+            let clients = clients(&daemon).await;
+            (clients[0].activity() == v1::ActivityState::Idle).then_some(())
+        })
+        .await;
+    };
+    assert!(explored);
+}
+
+pub async fn a_lease_is_taken_from_a_client_that_rests() {
+    let place = Place::new();
+    let daemon = calibrated(&place).await;
+    let wants = || v1::GateReport { wants_lease: true, time_ms: 1000.0, ..Default::default() };
+    let (mut one, mut two) = (Raw::attach(&daemon, Vec::new()).await, Raw::attach(&daemon, Vec::new()).await);
+    one.report(wants()).await;
+    assert!(one.delta().await.gate_lease.unwrap().ms > 100.0);
+    for _ in 0..4 {
+        two.report(wants()).await;
+    }
+    assert!(two.delta().await.gate_lease.unwrap().ms > 100.0);
+    assert_eq!(one.delta().await.gate_lease.unwrap().ms.to_bits(), 0.0_f64.to_bits());
+}
+
 pub async fn a_lease_comes_back_when_its_holder_leaves() {
     let place = Place::new();
     let daemon = calibrated(&place).await;

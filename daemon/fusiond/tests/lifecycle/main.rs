@@ -137,6 +137,8 @@ fn main() {
             a_damaged_file_restores_nothing
             calls_beside_a_busy_process_teach_nothing
             an_exploring_client_holds_the_only_lease
+            a_client_that_makes_a_call_now_and_then_explores_too
+            a_lease_is_taken_from_a_client_that_rests
             a_lease_comes_back_when_its_holder_leaves
             a_lock_reaches_every_client
             a_reset_reaches_every_client

@@ -3,6 +3,7 @@
 use fusiond::planner::ClientActivity;
 
 use crate::client::{CHUNK, Client};
+use crate::daemon::lease;
 use crate::run::{Crash, Simulation};
 
 /// Calls between two reports of a client's gate.
@@ -72,20 +73,19 @@ impl Simulation {
                 self.crash();
             }
             if call % REPORT_EVERY == 0 {
-                self.report(number, false);
+                self.report(number);
             }
             if self.daemon.is_some() && self.ask().is_some() {
                 self.checks.violated("a job starts while a client is busy".to_owned());
             }
         }
-        self.report(number, true);
+        self.report(number);
         self.turn(number, ClientActivity::Idle { since: Some(self.world.wall()) });
         self.changed = true;
     }
 
     fn turn(&mut self, number: usize, activity: ClientActivity) {
-        let busy = matches!(activity, ClientActivity::Busy { .. });
-        self.clients.get_mut(&number).expect("it is attached").turn(busy && self.daemon.is_some());
+        self.clients.get_mut(&number).expect("it is attached").turn();
         let news = self.daemon.as_mut().is_some_and(|daemon| {
             daemon.turn(activity);
             daemon.look(&self.world)
@@ -95,9 +95,15 @@ impl Simulation {
         }
     }
 
-    fn report(&mut self, number: usize, rests: bool) {
-        if let (Some(daemon), Some(client)) = (&mut self.daemon, self.clients.get_mut(&number)) {
-            daemon.report(number, client, rests, &mut self.disk);
+    fn report(&mut self, number: usize) {
+        let Some(daemon) = &mut self.daemon else { return };
+        let before = daemon.explorer();
+        if let Some(client) = self.clients.get_mut(&number) {
+            daemon.report(number, client, &mut self.disk);
+        }
+        let overtaken = before.filter(|before| daemon.explorer() != Some(*before));
+        if let Some(client) = overtaken.and_then(|before| self.clients.get(&before)) {
+            lease(client, 0.0);
         }
     }
 

@@ -89,9 +89,8 @@ impl Client {
     }
 
     /// It begins to work after a rest, or rests.
-    pub fn turn(&mut self, busy: bool) {
+    pub fn turn(&mut self) {
         self.last_was_split = None;
-        self.copy.turn(busy);
     }
 
     /// The rows that would be served now for a call of `rows` rows, layer by layer.

@@ -196,12 +196,16 @@ impl Daemon {
         news
     }
 
+    /// Who holds the lease to explore.
+    pub fn explorer(&self) -> Option<usize> {
+        self.gates.holder().map(|number| number as usize)
+    }
+
     /// A client's gates report; it may get a lease.
-    pub fn report(&mut self, number: usize, client: &mut Client, rests: bool, disk: &mut Disk) {
-        let Some(report) = client.copy.report(rests) else { return };
+    pub fn report(&mut self, number: usize, client: &mut Client, disk: &mut Disk) {
+        let Some(report) = client.copy.report() else { return };
         if let Some(ms) = self.gates.report(number as u64, Some(&self.home(client)), &report) {
-            let gate_lease = Some(v1::GateLease { ms });
-            client.copy.take(&reply(Message::Delta(v1::Delta { gate_lease, ..Default::default() })));
+            lease(client, ms);
         }
         let whole = self.gates.whole("");
         disk.keep_gates(v1::Snapshot {
@@ -298,6 +302,12 @@ impl Daemon {
     fn running<'a>(&'a self, engine: &'a Engine) -> Running<'a> {
         Running { chip: &self.identity.chip, engine, conditions: self.conditions }
     }
+}
+
+/// A client is told of its lease; 0 if another one has it now.
+pub fn lease(client: &Client, ms: f64) {
+    let gate_lease = Some(v1::GateLease { ms });
+    client.copy.take(&reply(Message::Delta(v1::Delta { gate_lease, ..Default::default() })));
 }
 
 fn reply(message: Message) -> v1::AttachReply {

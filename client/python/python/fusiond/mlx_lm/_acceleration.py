@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import fusiond
 from fusiond import identity
 from fusiond._missing import need, need_mlx
+from fusiond.mlx_lm._attention import shared_by, sharing_heads
 from fusiond.mlx_lm._survey import Survey, survey
 from fusiond.mlx_lm._version import warn_if_unknown
-from fusiond.units import ThreadUnits, Units
+from fusiond.units import ThreadUnits, Units, materialised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +106,8 @@ class Acceleration:
         for part in self._found.feed_forwards:
             places = tuple(self._places[layer] for layer in part.layers)
             _install(part.module, _Asks(self, places), _feed_forward_class)
+        for attention in self._found.attentions:
+            _install(attention.module, _Asks(self, ()), _attention_class)
         _install(self._model, _Asks(self, ()), _model_class)
 
     def undo(self) -> None:
@@ -112,10 +115,8 @@ class Acceleration:
         if not self.active:
             return
         _uninstall(self._model)
-        for linear in self._found.linears:
-            _uninstall(linear.module)
-        for part in self._found.feed_forwards:
-            _uninstall(part.module)
+        for module in self._found.modules:
+            _uninstall(module)
 
     def __repr__(self) -> str:
         state = self._attachment.basis if self.active else "undone"
@@ -160,7 +161,7 @@ class Acceleration:
         secondary_rows = self._attachment.secondary_rows(place, rows)
         if secondary_rows == 0:
             return call(module, x)
-        if not _materialised(x):
+        if not materialised(x):
             return call(module, x)
         work = functools.partial(call, module)
         self._products += 1
@@ -183,7 +184,7 @@ class Acceleration:
         if units is None or not units.alike or due:
             return call(module, x)
         secondary_rows = self._attachment.secondary_rows_through(places, x.size // x.shape[-1])
-        if secondary_rows == 0 or not _materialised(x):
+        if secondary_rows == 0 or not materialised(x):
             return call(module, x)
         self._products += len(places)
         # Inside, each layer is stock on the stream in scope.
@@ -193,6 +194,17 @@ class Acceleration:
         finally:
             self._running.units = units
         return units.join(*parts).reshape(*x.shape[:-1], -1)
+
+    def call_attention(
+        self, calls: tuple[Any, Any], module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A call of an attention part, as it is or with its heads shared: by units of one kind, since what it takes was never measured."""
+        call, sharing = calls
+        units = self._running.units
+        if units is None or not units.alike:
+            return call(module, *args, **kwargs)
+        with shared_by(units):
+            return sharing(module, *args, **kwargs)
 
     def _sampled(
         self,
@@ -213,15 +225,6 @@ class Acceleration:
             place, rows, secondary_rows, total_ms, (finish_ms[0], finish_ms[1]), secondary_first
         )
         return joined
-
-
-def _materialised(x: Any) -> bool:
-    """Computes ``x``; layers that read the same one pay for this once. Not inside a function that MLX traces: nothing can be materialised there."""
-    try:
-        need_mlx().eval(x)
-    except (ValueError, RuntimeError):
-        return False
-    return True
 
 
 class _Running(threading.local):
@@ -323,6 +326,18 @@ def _feed_forward_class(kind: type) -> type:
     def call(self: Any, x: Any) -> Any:
         asks: _Asks = self._fusiond
         return asks.acceleration.call_feed_forward(original, self, asks.places, x)
+
+    return type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
+
+
+@functools.cache
+def _attention_class(kind: type) -> type:
+    original: Any = kind.__call__
+    calls = (original, sharing_heads(original))
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        asks: _Asks = self._fusiond
+        return asks.acceleration.call_attention(calls, self, args, kwargs)
 
     return type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
 

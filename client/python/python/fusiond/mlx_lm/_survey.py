@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusiond import Layer
 from fusiond._missing import need
+from fusiond.mlx_lm._attention import asks_for_attention
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -45,14 +46,29 @@ class FeedForward:
     layers: tuple[Layer, ...]
 
 
+@dataclass(frozen=True)
+class Attention:
+    """An attention part, which does each head for itself."""
+
+    path: str
+    module: Any
+
+
 @dataclass
 class Survey:
     """What was found in a model."""
 
     linears: list[Linear] = field(default_factory=list)
     feed_forwards: list[FeedForward] = field(default_factory=list)
+    attentions: list[Attention] = field(default_factory=list)
     # Why a layer is left as it is, by its path.
     left_alone: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def modules(self) -> list[Any]:
+        """All that take part."""
+        parts: list[Any] = [*self.linears, *self.feed_forwards, *self.attentions]
+        return [part.module for part in parts]
 
 
 class _UnsplittableError(Exception):
@@ -86,6 +102,7 @@ def survey(model: Any) -> Survey:
             else:
                 found.linears.append(Linear(where, module, layer))
     found.feed_forwards = list(_feed_forwards(blocks, found.linears))
+    found.attentions = list(_attentions(blocks[:last]))
     return found
 
 
@@ -106,6 +123,18 @@ def _feed_forwards(blocks: Iterable[Any], linears: Iterable[Linear]) -> Iterator
             known = [layers.get(id(child)) for child in module.values()]
             if None not in known:
                 yield FeedForward(f"layers.{number}.{path}", module, tuple(filter(None, known)))
+
+
+def _attentions(blocks: Iterable[Any]) -> Iterator[Attention]:
+    """Those of mlx-lm's own models, of blocks whose attention a prefill chunk evaluates."""
+    seen: set[int] = set()
+    for number, block in enumerate(blocks):
+        for path, module in _named_modules(block):
+            ours = type(module).__module__.startswith(_MODELS_PACKAGE) and asks_for_attention(type(module))
+            if ours and id(module) not in seen:
+                # Blocks may share it.
+                seen.add(id(module))
+                yield Attention(f"layers.{number}.{path}", module)
 
 
 def _cached_blocks(model: Any, blocks: int) -> int:
