@@ -160,12 +160,18 @@ systemctl --user list-unit-files 'fusiond*' --no-legend | grep -q fusiond && fai
 say "the home is as it was"
 
 say "install and uninstall are killed at every step, and mended by the same command"
-# With a worker that brings no libraries: they are files like the others, and 60 MB each time.
+# With a worker whose libraries lie as MLX's do, and aren't 60 MB each time.
 small="$place/small"
-mkdir "$small"
+mlx="$small/mlx/lib"
+core="$small/mlx/site/mlx/lib"
+mkdir -p "$mlx" "$core"
 ln -s "$programs/fusiond" "$programs/fusionctl" "$small"
-printf '#!/bin/sh\nexit 1\n' >"$small/fusion-worker"
-chmod 755 "$small/fusion-worker"
+build() { cc -x c - "$@" || fail "no C compiler: cc $*"; }
+echo 'int core(void) { return 1; }' | build -shared -fPIC -o "$core/libmlx.so"
+echo 'int core(void); int mlx(void) { return core(); }' |
+    build -shared -fPIC -o "$mlx/libmlxc.so" -L"$core" -lmlx -Wl,-rpath,'$ORIGIN/../site/mlx/lib'
+echo 'int mlx(void); int main(void) { return mlx(); }' |
+    build -o "$small/fusion-worker" -L"$mlx" -lmlxc -Wl,-rpath,'$ORIGIN/fusion-mlx/lib':"$mlx" -Wl,-rpath-link,"$core"
 step=0
 killed=2
 while [ $killed -gt 0 ]; do
@@ -174,6 +180,7 @@ while [ $killed -gt 0 ]; do
         FUSION_CRASH_AT_STEP=$step "$programs/fusionctl" install $start --from "$small" --no-wait --quiet >"$place/said" 2>&1 || killed=$((killed + 1))
         "$programs/fusionctl" install $start --from "$small" --no-wait --quiet >"$place/said" 2>&1 || fail "install after a kill at step $step: $(cat "$place/said")"
         "$HOME/.fusion/bin/fusionctl" install --no-wait | grep -q 'installed already' || fail "install after a kill at step $step isn't whole"
+        [ "$(mlx_of "$HOME/.fusion/bin/fusion-worker")" = "$HOME/.fusion/bin/fusion-mlx" ] || fail "after a kill at step $step the worker finds its libraries elsewhere"
     done
     eventually "$HOME/.fusion/bin/fusionctl" ratios list
     FUSION_CRASH_AT_STEP=$step "$programs/fusionctl" uninstall --purge --yes --quiet >"$place/said" 2>&1 || killed=$((killed + 1))

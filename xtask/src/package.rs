@@ -2,8 +2,8 @@
 //! `fusionctl install` can be run from it.
 //!
 //! ```text
-//! target/dist-assets/man, completions     made by each program from its one definition
-//! target/package/fusiond fusion-worker fusionctl man completions mlx.metallib
+//! target/package/fusiond fusion-worker fusionctl mlx.metallib
+//! target/package/man completions     made by each program from its one definition
 //! ```
 
 use std::env;
@@ -52,10 +52,7 @@ pub(crate) fn run() -> Result<()> {
     for program in PROGRAMS {
         copy(&built.join(program), &package.join(program))?;
     }
-    let assets = assets(&root, &built)?;
-    for folder in ["man", "completions"] {
-        copy_folder(&assets.join(folder), &package.join(folder))?;
-    }
+    documents(&built, &package)?;
     match kernels(env::consts::OS, env::var_os(METAL_PATH))? {
         Some(kernels) => copy(&kernels, &package.join(KERNELS))?,
         None => eprintln!(
@@ -76,7 +73,10 @@ pub(crate) fn assets_only() -> Result<()> {
     cargo.current_dir(&root).args(["build", "--locked"]);
     cargo.args(PROGRAMS.iter().flat_map(|program| ["--package", program]));
     process::show(&mut cargo, "building")?;
-    println!("{}", assets(&root, &root.join("target/debug"))?.display());
+    let assets = root.join("target/dist-assets");
+    empty(&assets)?;
+    documents(&root.join("target/debug"), &assets)?;
+    println!("{}", assets.display());
     Ok(())
 }
 
@@ -96,12 +96,15 @@ fn build(root: &Path, target: Option<&OsStr>) -> Result<PathBuf> {
     Ok(folder.join("release"))
 }
 
-/// Has the programs in `built` write their manual and completions; where these lie.
-fn assets(root: &Path, built: &Path) -> Result<PathBuf> {
-    let assets = root.join("target/dist-assets");
-    empty(&assets)?;
-    let (man, completions) = (assets.join("man"), assets.join("completions"));
-    fs::create_dir(&completions).with_context(|| format!("cannot create {}", completions.display()))?;
+/// Has the programs in `built` write their manual and completions into `man` and `completions` below `folder`, where 'fusionctl install' looks for them
+/// if the programs lie there, too.
+///
+/// # Errors
+/// If a program or the disk fails.
+pub(crate) fn documents(built: &Path, folder: &Path) -> Result<()> {
+    let (man, completions) = (folder.join("man"), folder.join("completions"));
+    empty(&man)?;
+    empty(&completions)?;
     for (name, documents) in PROGRAMS.iter().zip(DOCUMENTS) {
         let program = || Command::new(built.join(name));
         process::capture(program().arg(documents.man).arg(&man), "writing the manual")?;
@@ -112,7 +115,7 @@ fn assets(root: &Path, built: &Path) -> Result<PathBuf> {
             fs::write(&path, script).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
-    Ok(assets)
+    Ok(())
 }
 
 /// MLX's kernels, without which a worker does nothing on macOS; `None` on other systems.
@@ -143,15 +146,6 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to)
         .map(drop)
         .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
-}
-
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
-    empty(to)?;
-    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
-        let entry = entry?;
-        copy(&entry.path(), &to.join(entry.file_name()))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

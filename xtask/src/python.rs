@@ -78,19 +78,25 @@ pub(crate) fn test() -> Result<()> {
 
 /// All tests, those of quantised weights beside the others: MLX multiplies such on one core, and takes as long for them as for all else.
 fn pytest(places: &Places) -> Result<()> {
-    let only = |tests: &str| -> Result<Command> {
+    // Not the system's own place: macOS's takes half of the 103 bytes that a socket's path may have.
+    let scratch = PathBuf::from(format!("/tmp/fusion-pytest-{}", std::process::id()));
+    fs::create_dir(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
+    let only = |tests: &str, folder: &str| -> Result<Command> {
         let mut pytest = places.python("pytest")?;
-        pytest.args(["-p", "no:cacheprovider", "-k", tests]);
+        pytest.args(["-p", "no:cacheprovider", "-k", tests, "--basetemp"]).arg(scratch.join(folder));
         pytest.env("FUSION_REQUIRE_PROGRAMS", "1").envs(fast_blas(places));
         Ok(pytest)
     };
-    let (mut quantised, mut others) = (only("q4")?, only("not q4")?);
-    std::thread::scope(|scope| {
+    let (mut quantised, mut others) = (only("q4", "q4")?, only("not q4", "others")?);
+    let passed = std::thread::scope(|scope| {
         let quantised = scope.spawn(|| process::capture(&mut quantised, "pytest of quantised weights"));
         let others = process::show(&mut others, "pytest");
         print!("{}", quantised.join().expect("no test program panics this one")?);
         others
-    })
+    });
+    // What a failed run leaves is there to be looked at.
+    passed?;
+    fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))
 }
 
 /// The variables that make MLX fast on Linux: the wheel's own BLAS is the reference one, 20 times slower.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{process, workspace};
+use crate::{package, process, workspace};
 
 /// What is calibrated: small enough for a first try, large enough that splitting shows.
 const MODEL: &str = "qwen2.5-0.5b";
@@ -25,6 +25,8 @@ pub(crate) fn run() -> Result<()> {
     let root = workspace::root()?;
     build(&root)?;
     let programs = programs(&root);
+    // 'fusionctl install' takes them along.
+    package::documents(&programs, &programs)?;
     let fusionctl = programs.join("fusionctl");
     if is_running(&fusionctl) {
         eprintln!("fusiond is running already");

@@ -18,7 +18,7 @@ mod sharing;
 
 pub(crate) use bench::{Bench, Ttft};
 pub(crate) use doctor::Doctor;
-pub(crate) use installation::{Install, LogLevel, Logs, Uninstall};
+pub(crate) use installation::{Install, LogLevel, Logs, Rehearsal, Uninstall};
 pub(crate) use planner::{Config, History, Pause, Watch};
 pub(crate) use sharing::{Export, Import};
 
@@ -189,9 +189,9 @@ Examples:
   fusionctl uninstall --purge --yes")]
     Uninstall(Uninstall),
     /// Start the installed daemon now, also after it gave up or was stopped
-    Start,
+    Start(Rehearsal),
     /// Stop the daemon and wait until it is gone: until 'fusionctl start' or the next login
-    Stop,
+    Stop(Rehearsal),
     /// Write the manual: a page for every command
     #[command(after_help = "Example:\n  fusionctl man ~/.local/share/man/man1")]
     Man {
@@ -200,7 +200,7 @@ Examples:
         directory: PathBuf,
     },
     /// Stop the installed daemon and start it again
-    Restart,
+    Restart(Rehearsal),
     /// Print what the daemon logged; needs none that runs
     #[command(after_help = "\
 Examples:

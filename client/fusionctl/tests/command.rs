@@ -136,6 +136,9 @@ fn an_older_protocol_names_the_command_that_replaces_the_daemon() {
 #[test]
 fn stop_waits_until_the_daemon_is_gone() {
     let fake = with(Script::default());
+    let rehearsed = run(&fake.path(), &["stop", "--dry-run"]);
+    assert_eq!((rehearsed.code, rehearsed.stdout.as_str()), (0, "would end fusiond (process 4242)\n"));
+    assert!(fake.path().exists());
     let stopped = run(&fake.path(), &["stop"]);
     assert_eq!((stopped.code, stopped.stdout.as_str()), (0, "fusiond (process 4242) has stopped\n"));
     assert!(!fake.path().exists());

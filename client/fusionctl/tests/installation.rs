@@ -10,11 +10,12 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use launchd::FakeLaunchd;
 use runner::Run;
@@ -404,7 +405,14 @@ fn manual_and_completions_go_where_they_are_looked_for() {
         fs::create_dir_all(build.join(name).parent().unwrap()).unwrap();
         fs::write(build.join(name), name).unwrap();
     }
-    place.install(&["--on-demand"]);
+    let build_folder = build.to_str().unwrap();
+    let mut install = place.command(&["install", "--on-demand", "--from", build_folder]);
+    let told = String::from_utf8(install.env("SHELL", "/bin/zsh").output().unwrap().stdout).unwrap();
+    let functions = place.path(".fusion/share/zsh/site-functions");
+    assert!(
+        told.contains(&format!("~/.zshrc, before compinit: fpath+=(\"{}\")", functions.display())),
+        "{told}"
+    );
     let installed = [
         "man/man1/fusionctl.1",
         "bash-completion/completions/fusionctl",
@@ -448,6 +456,31 @@ fn looking_never_starts_a_daemon() {
 }
 
 #[test]
+fn starting_and_stopping_can_be_rehearsed() {
+    let place = Place::new();
+    place.install(&["--on-demand"]);
+    let before = (place.everything(), place.launchd.state());
+    let (start, stop) = ("would start dev.fusion.fusiond", "would stop dev.fusion.fusiond");
+    for (verb, words) in [("start", &[start][..]), ("stop", &[stop]), ("restart", &[stop, start])] {
+        let told = place.fine(&[verb, "--dry-run"]);
+        assert!(words.iter().all(|words| told.contains(words)), "{verb}: {told}");
+        assert_eq!(told.lines().count(), words.len(), "{verb}: {told}");
+    }
+    let failures = json!({"count": 5, "reason": "the disk is full", "at_unix_ms": 1, "version": "1"});
+    fs::write(place.path(".fusion/run/fusiond.failures"), failures.to_string()).unwrap();
+    let told = place.fine(&["start", "--dry-run"]);
+    assert!(told.contains(stop) && told.contains("its 5 failed starts") && told.contains(start), "{told}");
+    fs::remove_file(place.path(".fusion/run/fusiond.failures")).unwrap();
+    assert_eq!((place.everything(), place.launchd.state()), before);
+
+    place.fine(&["stop"]);
+    assert_eq!(place.fine(&["stop", "--dry-run"]), "nothing would be done\n");
+    let document: Value = serde_json::from_str(&place.fine(&["restart", "--dry-run", "--json"])).unwrap();
+    assert_eq!(document["schema"], "fusionctl.dry-run/1");
+    assert_eq!(document["steps"], json!(["start dev.fusion.fusiond through launchd"]));
+}
+
+#[test]
 fn what_launchctl_refuses_is_told_with_command_code_and_meaning() {
     let place = Place::new();
     place.launchd.change(|state| state["domains"] = json!([]));
@@ -477,6 +510,44 @@ fn without_a_terminal_the_start_must_be_said_and_programs_must_be_there() {
     let run = place.run(&["start"]);
     assert_eq!(run.code, 78);
     assert!(run.stderr.contains("'fusionctl install'"), "{}", run.stderr);
+}
+
+/// `fusionctl install` on a terminal that script(1) makes, where somebody types `answer`; `None` where there is no script(1) that knows these flags.
+fn asked(place: &Place, answer: &str) -> Option<Run> {
+    let known = Command::new("script").args(["-qec", "true", "/dev/null"]).stdin(Stdio::null()).output();
+    if !known.is_ok_and(|output| output.status.success()) {
+        return None;
+    }
+    let build = place.directory.path().join("build");
+    let line = format!("{} install --no-wait --from {}", env!("CARGO_BIN_EXE_fusionctl"), build.display());
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).env_clear();
+    let own = place.command(&[]);
+    script.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    script.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
+    Some(script.wait_with_output().unwrap().into())
+}
+
+#[test]
+fn on_a_terminal_it_asks_when_the_daemon_shall_start() {
+    for (answer, words) in
+        [("\n", "starts at login"), ("1\n", "starts at login"), ("2\n", "starts on demand")]
+    {
+        let place = Place::new();
+        let Some(run) = asked(&place, answer) else { return };
+        assert_eq!(run.code, 0, "{}", run.stdout);
+        assert!(run.stdout.contains("When shall fusiond start?"), "{}", run.stdout);
+        assert!(run.stdout.contains(words), "{answer:?}: {}", run.stdout);
+        // It isn't asked again for what is known.
+        let again = asked(&place, "").unwrap();
+        assert!(again.code == 0 && !again.stdout.contains("When shall"), "{}", again.stdout);
+    }
+    let place = Place::new();
+    let before = place.everything();
+    let unclear = asked(&place, "3\n").unwrap();
+    assert_eq!(unclear.code, 2, "{}", unclear.stdout);
+    assert_eq!(place.everything(), before);
 }
 
 #[test]
@@ -514,7 +585,7 @@ fn two_runs_at_once_do_not_mix() {
 
 #[test]
 fn logs_are_printed_oldest_first_and_followed_over_a_roll() {
-    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::io::{BufRead as _, BufReader};
 
     let place = Place::new();
     let none = place.run(&["logs"]);
@@ -530,8 +601,7 @@ fn logs_are_printed_oldest_first_and_followed_over_a_roll() {
     let document: Value = serde_json::from_str(&place.fine(&["logs", "-n", "1", "--json"])).unwrap();
     assert_eq!((&document["schema"], &document["lines"]), (&json!("fusionctl.logs/1"), &json!(["e"])));
 
-    let mut following =
-        place.command(&["logs", "-f", "-n", "1"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut following = place.command(&["logs", "-f", "-n", "1"]).stdout(Stdio::piped()).spawn().unwrap();
     let printed = BufReader::new(following.stdout.take().unwrap());
     let (sender, lines) = std::sync::mpsc::channel();
     std::thread::spawn(move || printed.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));

@@ -209,6 +209,21 @@ mod cloud {
         assert_eq!(run(&fake.path(), &["export", object, "--replace"]).code, 0);
         let nowhere = run(&fake.path(), &["export", &format!("{scheme}://no-such-bucket/a")]);
         assert_eq!(nowhere.code, 74, "{}", nowhere.stderr);
+        assert!(nowhere.stderr.contains("no such bucket"), "{}", nowhere.stderr);
+        overtaken(scheme, &fake.path(), run);
+    }
+
+    /// The servers put the object there once it was looked for in vain: the put itself must be on condition that there is none.
+    fn overtaken(scheme: &str, socket: &Path, run: impl Fn(&Path, &[&str]) -> Run) {
+        let object = &format!("{scheme}://team/late.fcals");
+        let late = run(socket, &["export", object]);
+        assert_eq!(late.code, 74, "{}", late.stderr);
+        assert!(late.stderr.contains("late.fcals exists already: --replace"), "{}", late.stderr);
+        let theirs = run(socket, &["import", object]);
+        assert_eq!(theirs.code, 65, "{}", theirs.stderr);
+        assert!(theirs.stderr.contains("not a file of exported"), "{}", theirs.stderr);
+        assert_eq!(run(socket, &["export", object, "--replace"]).code, 0);
+        assert_eq!(run(socket, &["import", object]).code, 0);
     }
 
     #[test]

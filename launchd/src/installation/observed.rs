@@ -35,7 +35,7 @@ impl Observed {
     }
 
     /// Whether a daemon runs that the manager didn't start.
-    pub(super) fn daemon_of_a_terminal(&self) -> bool {
+    pub fn daemon_of_a_terminal(&self) -> bool {
         self.of_a_terminal(self.daemon)
     }
 

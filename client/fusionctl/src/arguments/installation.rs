@@ -39,6 +39,14 @@ impl Install {
     }
 }
 
+/// Whether to do it, or to tell what that would be.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Rehearsal {
+    /// Print what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
 /// How much to uninstall.
 #[derive(Debug, Args)]
 pub(crate) struct Uninstall {

@@ -72,6 +72,12 @@ pub(crate) struct Uninstalled {
     kept: Vec<Kept>,
 }
 
+/// What starting or stopping would take.
+#[derive(Debug, Serialize)]
+pub(crate) struct Rehearsed {
+    pub(crate) steps: Vec<String>,
+}
+
 #[derive(Debug, Serialize)]
 struct Kept {
     path: String,

@@ -99,7 +99,12 @@ impl Remote {
         let failed = |reason| LocationError::Failed { action, place: self.to_string(), reason };
         match timeout(TRANSFER_LIMIT, transfer).await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(Error::NotFound { .. })) => Err(LocationError::Missing { place: self.to_string() }),
+            Ok(Err(Error::NotFound { .. })) if action == "reading" => {
+                Err(LocationError::Missing { place: self.to_string() })
+            }
+            Ok(Err(Error::NotFound { .. })) => {
+                Err(failed("there is no such bucket, container or folder: make it first".to_owned()))
+            }
             Ok(Err(error)) => Err(failed(self.words(&error))),
             Err(_) => Err(failed(format!(
                 "no end within {} s; are the credentials (AWS_*, GOOGLE_*, AZURE_*) and the endpoint right?",

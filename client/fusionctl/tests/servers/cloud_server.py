@@ -1,7 +1,8 @@
 """Google's (XML) or Azure's (Blob) storage API on a free port of loopback, as far as one object is put and got: cloud_server.py google|azure.
 
 A bucket (a container) "team" is there. Who asks must be allowed: by the bearer token "a-token" for Google, by a signature with the account key below
-for Azure. Prints its address; ends when its standard input does. Written after the providers' own descriptions:
+for Azure. Whoever looks for an object called "late.fcals" loses a race: somebody else puts one there before the answer is on its way. Prints its
+address; ends when its standard input does. Written after the providers' own descriptions:
 
   https://cloud.google.com/storage/docs/xml-api/overview
   https://learn.microsoft.com/rest/api/storageservices/put-blob
@@ -50,6 +51,8 @@ class Storage(BaseHTTPRequestHandler):
         if not self.allowed():
             return
         if self.name() not in objects:
+            if self.name() == "late.fcals":
+                self.put(b"another's")
             self.refuse(404, self.missing)
             return
         body, etag = objects[self.name()]
@@ -64,6 +67,9 @@ class Storage(BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = found
 
+    def put(self, body):
+        objects[self.name()] = (body, f'"{hashlib.md5(body).hexdigest()}"')
+
     def do_PUT(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if not self.allowed():
@@ -73,7 +79,7 @@ class Storage(BaseHTTPRequestHandler):
         elif self.only_new() and self.name() in objects:
             self.refuse(*self.exists)
         elif self.complete():
-            objects[self.name()] = (body, f'"{hashlib.md5(body).hexdigest()}"')
+            self.put(body)
             self.answer(self.written, [("ETag", objects[self.name()][1]), *self.described])
         else:
             self.refuse(400, "MissingRequiredHeader")

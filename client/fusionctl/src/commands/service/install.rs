@@ -108,7 +108,28 @@ fn done(wanted: &Installation, steps: &[Step], daemon: Option<&Started>) -> Vec<
     if !in_path(&wanted.places.programs) {
         lines.push(format!("to have fusionctl everywhere, add it to PATH: export PATH=\"{programs}:$PATH\""));
     }
+    let shared = wanted.places.shared();
+    let documents = |step: &Step| matches!(step, Step::PlaceProgram { to, .. } if to.starts_with(&shared));
+    if steps.iter().any(documents) {
+        let shell = env::var("SHELL").unwrap_or_default();
+        lines.extend(completing(Path::new(&shell), &shared));
+    }
     lines
+}
+
+/// How a shell is told of the completions below `shared`: none looks there by itself. The manual is found through PATH.
+fn completing(shell: &Path, shared: &Path) -> Option<String> {
+    let shared = shared.display();
+    let (file, line) = match shell.file_name()?.to_str()? {
+        "bash" => ("~/.bashrc", format!(". \"{shared}/bash-completion/completions/fusionctl\"")),
+        "zsh" => ("~/.zshrc, before compinit", format!("fpath+=(\"{shared}/zsh/site-functions\")")),
+        "fish" => (
+            "~/.config/fish/config.fish",
+            format!("set -a fish_complete_path \"{shared}/fish/vendor_completions.d\""),
+        ),
+        _ => return None,
+    };
+    Some(format!("to have it completed, add to {file}: {line}"))
 }
 
 fn in_path(directory: &Path) -> bool {
@@ -148,5 +169,23 @@ fn asked() -> Result<Start, Failure> {
         "" | "1" => Ok(Start::AtLogin),
         "2" => Ok(Start::OnDemand),
         other => Err(Failure::Usage(format!("'{other}' is neither 1 nor 2; nothing was changed"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_shell_is_told_in_its_own_words() {
+        let told = |shell: &str| completing(Path::new(shell), Path::new("/home/ada/.fusion/share"));
+        for (shell, words) in [
+            ("/bin/bash", ". \"/home/ada/.fusion/share/bash-completion/completions/fusionctl\""),
+            ("/usr/bin/zsh", "fpath+=(\"/home/ada/.fusion/share/zsh/site-functions\")"),
+            ("/opt/homebrew/bin/fish", "\"/home/ada/.fusion/share/fish/vendor_completions.d\""),
+        ] {
+            assert!(told(shell).unwrap().contains(words), "{shell}");
+        }
+        assert_eq!((told("/bin/sh"), told("")), (None, None));
     }
 }

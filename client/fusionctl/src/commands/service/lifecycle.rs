@@ -8,7 +8,8 @@ use fusion_service::definition::{Definition, definitions};
 use fusion_service::installation::exclusive;
 use fusion_service::{Checkpoints, running};
 
-use super::Service;
+use super::{Service, rehearsal};
+use crate::arguments::Rehearsal;
 use crate::commands::connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -24,15 +25,29 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// Between two looks at a daemon that starts.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-pub(in super::super) async fn start(socket: &SocketPath, output: Output) -> Result<(), Failure> {
+pub(in super::super) async fn start(
+    command: Rehearsal,
+    socket: &SocketPath,
+    output: Output,
+) -> Result<(), Failure> {
     let service = installed(socket)?;
+    if command.dry_run {
+        return rehearsal::told(service.would_start()?, output);
+    }
     let _alone = exclusive(&service.places)?;
     service.start()?;
     answer(socket, Schema::Start, output).await
 }
 
-pub(in super::super) async fn restart(socket: &SocketPath, output: Output) -> Result<(), Failure> {
+pub(in super::super) async fn restart(
+    command: Rehearsal,
+    socket: &SocketPath,
+    output: Output,
+) -> Result<(), Failure> {
     let service = installed(socket)?;
+    if command.dry_run {
+        return rehearsal::told(service.would_restart()?, output);
+    }
     let _alone = exclusive(&service.places)?;
     output.tell("stopping fusiond");
     service.stop()?;
@@ -41,8 +56,15 @@ pub(in super::super) async fn restart(socket: &SocketPath, output: Output) -> Re
 }
 
 /// Through the manager where there is one, so that it doesn't start the daemon again; else by asking the daemon.
-pub(in super::super) async fn stop(socket: &SocketPath, output: Output) -> Result<(), Failure> {
-    let Some(service) = Service::of(socket)? else { return drain(socket, output).await };
+pub(in super::super) async fn stop(
+    command: Rehearsal,
+    socket: &SocketPath,
+    output: Output,
+) -> Result<(), Failure> {
+    let Some(service) = Service::of(socket)? else { return drain(command, socket, output).await };
+    if command.dry_run {
+        return rehearsal::told(service.would_stop()?, output);
+    }
     let _alone = exclusive(&service.places)?;
     let pid = running::holder(socket);
     service.stop()?;
@@ -82,7 +104,7 @@ impl Service {
         Ok(())
     }
 
-    fn definitions(&self) -> Result<Vec<Definition>, Failure> {
+    pub(super) fn definitions(&self) -> Result<Vec<Definition>, Failure> {
         Ok(definitions(self.kind(), self.start_when(), &self.places)?)
     }
 }
@@ -122,7 +144,7 @@ fn silent(socket: &SocketPath, error: &ClientError) -> Failure {
     Failure::ended(Exit::from(error), message)
 }
 
-async fn drain(socket: &SocketPath, output: Output) -> Result<(), Failure> {
+async fn drain(command: Rehearsal, socket: &SocketPath, output: Output) -> Result<(), Failure> {
     let client = match connect(socket).await {
         Err(Failure::Client(ClientError::NotRunning { socket, because })) => {
             let message =
@@ -131,6 +153,10 @@ async fn drain(socket: &SocketPath, output: Output) -> Result<(), Failure> {
         }
         other => other?,
     };
+    if command.dry_run {
+        let pid = client.status().await?.pid;
+        return rehearsal::told(vec![format!("end fusiond (process {pid})")], output);
+    }
     let reply = client.drain("fusionctl stop").await?;
     let deadline = Duration::from_millis(reply.deadline_ms.into()) + GRACE;
     if !wait_until_gone(socket, deadline).await {

@@ -4,6 +4,7 @@
 
 mod install;
 mod lifecycle;
+mod rehearsal;
 mod uninstall;
 
 use std::env;
