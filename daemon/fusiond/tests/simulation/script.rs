@@ -176,10 +176,15 @@ impl Writer {
     }
 
     fn flapping(&mut self, from: f64) {
-        self.at(from, Event::FlappingBegins);
         let (mut time, mut power) = (from, Power::Battery);
+        let mut changes = 0;
         while time < from + 20.0 * MINUTE {
             self.at(time, Event::Power(power));
+            changes += 1;
+            // The first may be none: the plug may have been pulled before.
+            if changes == 2 {
+                self.at(time, Event::FlappingBegins);
+            }
             power = if power == Power::Ac { Power::Battery } else { Power::Ac };
             time += self.between(5.0, 25.0) * SECOND;
         }
