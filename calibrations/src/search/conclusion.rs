@@ -4,7 +4,7 @@ use statrs::distribution::{ContinuousCDF as _, Normal};
 
 use super::{Candidates, DECISION_CONFIDENCE, Outcome, Rejection, Search, Verdict, evidence};
 use crate::ratio::Ratio;
-use crate::sample::Sample;
+use crate::sample::{DropReason, Sample};
 use crate::stats::{CONFIDENCE, Interval, ratio_of_pairs};
 
 /// Relative standard deviation of a speed-up between sessions of one machine, from the 19 pairs of FusionML's grids that
@@ -46,6 +46,19 @@ impl Search {
             return false;
         };
         ms > fastest.total_ms * evidence::ACCIDENT_FACTOR
+    }
+
+    /// Whether these rows lose though the first call after a change to splitting, which is usually a slow one, was faster than stock.
+    pub(super) fn loses_against_a_first_call(&self, rows: u32) -> bool {
+        let (Some(stock), Some(split)) =
+            (evidence::total_ms(&self.samples, 0), evidence::total_ms(&self.samples, rows))
+        else {
+            return false;
+        };
+        let first = |sample: &&Sample| {
+            sample.secondary_rows > 0 && sample.dropped == Some(DropReason::FirstAfterChange)
+        };
+        split > stock && self.samples.iter().filter(first).any(|sample| sample.total_ms < stock)
     }
 
     pub(super) fn conclude(&self, out_of_budget: bool) -> Outcome {

@@ -54,6 +54,8 @@ const BALANCE_MOVED: f64 = 0.03;
 const MAXIMUM_PAIRS: usize = 6;
 /// From so many pairs on a speed-up below this isn't pursued: proving it would cost more calls than it will ever be worth.
 const HOPELESS: [(usize, f64); 2] = [(2, 1.005), (3, 1.02)];
+/// A loss shown by so many split calls, or fewer, is doubted where another split call was faster: a few accidents in a row are no loss. The next call tells.
+const DOUBTED_LOSS: usize = 3;
 /// Split calls at most before the choice, with finish times.
 const PROBES: usize = 4;
 /// Calls that confirming other rows takes: two splits, and stock after a first call that is thrown away.
@@ -469,8 +471,8 @@ impl Search {
         let done = stock.min(split);
         if done >= self.minimum_pairs() && (self.clear(rows) || self.hopeless(rows) || done >= MAXIMUM_PAIRS)
         {
-            // Two accidents in a row are no loss: a third call tells.
-            let doubted = split <= evidence::DOUBTED_CALLS && self.are_accidents(rows);
+            let doubted =
+                split <= DOUBTED_LOSS && (self.are_accidents(rows) || self.loses_against_a_first_call(rows));
             return if doubted { self.ask_split(rows) } else { self.done(false) };
         }
         let wanted = (done + 1).max(self.minimum_pairs());

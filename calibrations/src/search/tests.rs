@@ -408,3 +408,32 @@ fn two_accidents_in_a_row_at_the_rows_to_confirm_are_no_loss() {
         assert!(outcome.confirmed(), "seed {seed}: {outcome:?} {:?}", search.samples());
     }
 }
+
+#[test]
+fn accidents_are_no_loss_where_the_first_calls_after_a_change_were_faster_than_stock() {
+    let shape = shape(1024, 2048);
+    // By the split calls that count: whether it is an accident.
+    for (seed, accidents) in
+        (0..10).flat_map(|seed| ["111", "011", "0111"].map(|accidents| (seed, accidents)))
+    {
+        let mut noise = Noise(seed);
+        let known = Known { secondary_rows: 292, lines: None, stock_ms: 10.24, split_ms: 8.2 };
+        let mut search =
+            Search::new(shape, Options { start: Start::Warm(known), seed, ..Options::default() });
+        let (mut last_split, mut calls) = (false, accidents.chars());
+        let outcome = drive(&mut search, |ask| {
+            let mut sample = two_units(shape, 3.4, &mut noise, ask);
+            let first = !std::mem::replace(&mut last_split, ask.secondary_rows() > 0);
+            let Some(times) = &mut sample.finish_times else { return sample };
+            let slower = match first {
+                true => 1.14,
+                false if calls.next() == Some('1') => 1.45,
+                false => 1.0,
+            };
+            sample.total_ms *= slower;
+            (times.primary_ms, times.secondary_ms) = (times.primary_ms * slower, times.secondary_ms * slower);
+            sample
+        });
+        assert!(outcome.confirmed(), "seed {seed}, {accidents}: {outcome:?} {:?}", search.samples());
+    }
+}

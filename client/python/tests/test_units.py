@@ -35,7 +35,9 @@ def test_a_split_is_the_product(dtype: mx.Dtype, outputs: int, shape: tuple[int,
 
 def test_units_are_waited_for_first_in_turn_unless_one_is_behind() -> None:
     def after(primary_ns: int, secondary_ns: int, *, secondary_first: bool) -> bool:
-        return FinishTimes(2000, primary_ns, secondary_ns).secondary_first_next(secondary_first=secondary_first)
+        return FinishTimes(2000, primary_ns, secondary_ns).secondary_first_next(
+            secondary_first=secondary_first
+        )
 
     # Hidden, or behind by no more than noise.
     assert after(1000, 1001, secondary_first=False)

@@ -165,10 +165,12 @@ class Acceleration:
             return call(module, x)
         work = functools.partial(call, module)
         self._products += 1
-        if self._products % _SAMPLE_EVERY == 0:
-            joined = self._sampled(units, work, x, place, rows, secondary_rows)
-        else:
-            joined = units.join(*units.split(work, x, secondary_rows))
+        due = self._products % _SAMPLE_EVERY == 0
+        joined = (
+            self._sampled(units, work, x, place, rows, secondary_rows)
+            if due
+            else units.join(*units.split(work, x, secondary_rows))
+        )
         return joined.reshape(*x.shape[:-1], -1)
 
     def call_feed_forward(self, call: Any, module: Any, places: tuple[int, ...], x: Any) -> Any:
