@@ -143,6 +143,22 @@ def test_decoding_is_stock(shares: Shares) -> None:
     assert shares.ended == ["ended"] * 2
 
 
+def test_a_decode_step_runs_the_layers_own_code(shares: Shares) -> None:
+    model = small()
+    accelerate(model)
+    own = {path: type(module) for path, module in model.named_modules() if path}
+    assert type(model.layers[0].mlp.up_proj) is nn.Linear
+    shares.arm = "split"
+    with pytest.raises(ValueError, match="last dimension"):
+        model(
+            mx.zeros((1, ROWS), dtype=mx.int32),
+            cache=make_prompt_cache(model),
+            input_embeddings=mx.zeros((1, ROWS, 7)),
+        )
+    prefill(model)
+    assert {path: type(module) for path, module in model.named_modules() if path} == own
+
+
 def test_logits_of_a_chunk_are_the_same(shares: Shares) -> None:
     model = small()
     stock = model(tokens(ROWS), cache=make_prompt_cache(model))

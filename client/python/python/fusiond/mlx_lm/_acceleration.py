@@ -1,4 +1,4 @@
-"""Accelerating one model: its linear layers and the model itself get a class that asks first, and their own class back in the end.
+"""Accelerating one model: it gets a class that asks first, its parts get such classes while a chunk is split, and all get their own back.
 
 A subclass for an instance changes no other model, keeps names and parameters as they are, and is undone by one assignment.
 """
@@ -21,7 +21,7 @@ from fusiond.mlx_lm._version import warn_if_unknown
 from fusiond.units import ThreadUnits, Units, materialised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # Where an instance keeps what its class asks.
 _PLACE = "_fusiond"
@@ -44,6 +44,9 @@ class Acceleration:
         self._region = attachment.region(_workload(model, layers), sorted(times.items()))
         self._units = ThreadUnits()
         self._running = _Running()
+        # Each part that takes part, its own class, and the one that asks.
+        self._parts: list[tuple[Any, type, type]] = []
+        self._lock, self._split_chunks = threading.Lock(), 0
         self._products = 0
         # By the place of a layer, whether its next sampled product waits for the secondary unit first.
         self._secondary_first: dict[int, bool] = {}
@@ -102,21 +105,52 @@ class Acceleration:
 
     def _install(self) -> None:
         for linear in self._found.linears:
-            _install(linear.module, _Asks(self, (self._places[linear.layer],)), _linear_class)
+            self._prepare(linear.module, (self._places[linear.layer],), _linear_class)
         for part in self._found.feed_forwards:
             places = tuple(self._places[layer] for layer in part.layers)
-            _install(part.module, _Asks(self, places), _feed_forward_class)
+            self._prepare(part.module, places, _feed_forward_class)
         for attention in self._found.attentions:
-            _install(attention.module, _Asks(self, ()), _attention_class)
-        _install(self._model, _Asks(self, ()), _model_class)
+            self._prepare(attention.module, (), _attention_class)
+        _become(self._model, self._asking_class(self._model, (), _model_class))
+
+    def _prepare(self, module: Any, places: tuple[int, ...], make_class: Callable[[type], type]) -> None:
+        self._parts.append((module, type(module), self._asking_class(module, places, make_class)))
+
+    def _asking_class(self, module: Any, places: tuple[int, ...], make_class: Callable[[type], type]) -> type:
+        object.__setattr__(module, _PLACE, _Asks(self, places))
+        return make_class(type(module))
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """The model's parts ask, as long as any thread runs a split chunk. Asking in each of their calls would slow a decode step by almost 1 %."""
+        with self._lock:
+            self._split_chunks += 1
+            if self._split_chunks == 1:
+                for module, _own, asking in self._parts:
+                    _become(module, asking)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._split_chunks -= 1
+                if self._split_chunks == 0:
+                    self._rest()
+
+    def _rest(self) -> None:
+        for module, own, _asking in self._parts:
+            _become(module, own)
 
     def undo(self) -> None:
         """Gives the model back as it was. Twice is fine."""
         if not self.active:
             return
-        _uninstall(self._model)
-        for module in self._found.modules:
-            _uninstall(module)
+        _become(self._model, type(self._model).__bases__[0])
+        object.__delattr__(self._model, _PLACE)
+        with self._lock:
+            self._rest()
+            for module, *_classes in self._parts:
+                object.__delattr__(module, _PLACE)
+            self._parts.clear()
 
     def __repr__(self) -> str:
         state = self._attachment.basis if self.active else "undone"
@@ -125,8 +159,8 @@ class Acceleration:
     def call_model(self, call: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the model: one region, if it is a prefill chunk."""
         rows, caches = _rows(args, kwargs), _caches(args, kwargs)
-        if rows == 0 or not caches:
-            # Without a cache nobody says what is evaluated of it.
+        if rows == 0 or not caches or model is not self._model:
+            # Without a cache nobody says what is evaluated of it. A copy has parts of its own.
             return call(model, *args, **kwargs)
         chunk = self._region.begin(rows)
         if rows <= fusiond.DECODE_ROWS:
@@ -147,7 +181,7 @@ class Acceleration:
         units = self._units.get()
         before, self._running.units = self._running.units, units
         try:
-            with units.as_default():
+            with units.as_default(), self._asking():
                 return call(model, *args, **kwargs)
         finally:
             self._running.units = before
@@ -231,7 +265,7 @@ class _Running(threading.local):
 
 
 class _Asks:
-    """What the class of an instance asks, and for which layers, by their places. A copy of the model asks the same."""
+    """What the class of an instance asks, and for which layers, by their places."""
 
     __slots__ = ("acceleration", "places")
 
@@ -291,18 +325,9 @@ def accelerated(model: Any, **options: Any) -> Iterator[Acceleration]:
         acceleration.undo()
 
 
-def _install(module: Any, asks: _Asks, make_class: Any) -> None:
+def _become(module: Any, kind: type) -> None:
     # Not by way of MLX's own `__setattr__`: this is no part of the model's state.
-    object.__setattr__(module, _PLACE, asks)
-    object.__setattr__(module, "__class__", make_class(type(module)))
-
-
-def _uninstall(module: Any) -> None:
-    asking = type(module)
-    # A layer that was replaced meanwhile, by quantising it say, is not ours any more.
-    if _PLACE in vars(module):
-        object.__setattr__(module, "__class__", asking.__bases__[0])
-        object.__delattr__(module, _PLACE)
+    object.__setattr__(module, "__class__", kind)
 
 
 @functools.cache

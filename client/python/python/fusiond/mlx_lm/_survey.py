@@ -64,12 +64,6 @@ class Survey:
     # Why a layer is left as it is, by its path.
     left_alone: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def modules(self) -> list[Any]:
-        """All that take part."""
-        parts: list[Any] = [*self.linears, *self.feed_forwards, *self.attentions]
-        return [part.module for part in parts]
-
 
 class _UnsplittableError(Exception):
     """Why a layer can't be split."""
