@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{process, python, setup, workspace};
+use crate::{process, programs, python, setup, workspace};
 
 /// Builds the programs in release and runs `fusion-bench` with `arguments`.
 ///
@@ -17,11 +17,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         setup::python_deps(false)?;
         python::install()?;
     }
-    let mut build = Command::new(workspace::cargo());
-    build.current_dir(&root).args(["build", "--release", "--locked"]);
-    let programs = workspace::PROGRAMS.into_iter().chain(["fusion-bench"]);
-    build.args(programs.flat_map(|program| ["--package", program]));
-    process::show(&mut build, "building")?;
+    programs::released_with(&["fusion-bench"])?;
     let mut example = Command::new(workspace::cargo());
     example.current_dir(&root).args(["build", "--release", "--locked"]);
     example.args(["--package", "fusion-split", "--example", "prefill"]);

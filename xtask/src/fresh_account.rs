@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::{process, workspace};
+use crate::{process, programs, workspace};
 
 const SCRIPT: &str = "launchd/tests/fresh_account.sh";
 
@@ -22,7 +22,7 @@ pub(crate) fn run() -> Result<()> {
         eprintln!("SKIPPED: a fresh account needs systemd (Linux), unshare, and root or user namespaces");
         return Ok(());
     };
-    let programs = workspace::build_programs()?;
+    let programs = programs::tested()?;
     let place = std::env::temp_dir().join(format!("fusion-account-{}", std::process::id()));
     std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
     let mut script = Command::new("unshare");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::run::build_programs;
+use crate::programs;
 
 /// How long a change may take to show: looks are caused by questions, pressure is an average of 10 s, and a refusal holds for a minute.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -24,7 +24,7 @@ const CONFIG: &str = "[measure]\nsettle_seconds = 0\nquiet_seconds = 0\n";
 /// # Errors
 /// If something doesn't happen in time, with what the status said last.
 pub(crate) fn run() -> Result<()> {
-    let programs = build_programs()?;
+    let programs = programs::released()?;
     let place = std::env::temp_dir().join(format!("fusiond-load-{}", std::process::id()));
     std::fs::create_dir_all(place.join("state/config"))?;
     let result = play(&programs, &place);

@@ -8,6 +8,7 @@ mod gates;
 mod load;
 mod package;
 mod process;
+mod programs;
 mod python;
 mod replay;
 mod run;

@@ -7,15 +7,15 @@
 //! ```
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process;
-use crate::workspace::{self, PROGRAMS};
+use crate::programs::{self, PROGRAMS};
+use crate::{process, workspace};
 
 /// Set by dist: the target that it packs for.
 const TARGET: &str = "CARGO_DIST_TARGET";
@@ -46,7 +46,7 @@ impl Documents {
 /// If a step fails, with the step and its own words.
 pub(crate) fn run() -> Result<()> {
     let root = workspace::root()?;
-    let built = build(&root, env::var_os(TARGET).as_deref())?;
+    let built = programs::released_for(env::var_os(TARGET).as_deref())?;
     let package = root.join("target/package");
     empty(&package)?;
     for program in PROGRAMS {
@@ -68,32 +68,12 @@ pub(crate) fn run() -> Result<()> {
 /// # Errors
 /// As [`run`].
 pub(crate) fn assets_only() -> Result<()> {
-    let root = workspace::root()?;
-    let mut cargo = Command::new(workspace::cargo());
-    cargo.current_dir(&root).args(["build", "--locked"]);
-    cargo.args(PROGRAMS.iter().flat_map(|program| ["--package", program]));
-    process::show(&mut cargo, "building")?;
-    let assets = root.join("target/dist-assets");
+    let built = programs::developed()?;
+    let assets = workspace::root()?.join("target/dist-assets");
     empty(&assets)?;
-    documents(&root.join("target/debug"), &assets)?;
+    documents(&built, &assets)?;
     println!("{}", assets.display());
     Ok(())
-}
-
-fn build(root: &Path, target: Option<&OsStr>) -> Result<PathBuf> {
-    let mut cargo = Command::new(workspace::cargo());
-    cargo.current_dir(root).args(["build", "--release", "--locked"]);
-    cargo.args(PROGRAMS.iter().flat_map(|program| ["--package", program]));
-    let folder = root.join("target");
-    let folder = match target {
-        Some(target) => {
-            cargo.arg("--target").arg(target);
-            folder.join(target)
-        }
-        None => folder,
-    };
-    process::show(&mut cargo, "building")?;
-    Ok(folder.join("release"))
 }
 
 /// Has the programs in `built` write their manual and completions into `man` and `completions` below `folder`, where 'fusionctl install' looks for them

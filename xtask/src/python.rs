@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{process, workspace};
+use crate::{process, programs, workspace};
 
 struct Places {
     root: PathBuf,
@@ -69,7 +69,7 @@ pub(crate) fn install() -> Result<()> {
 pub(crate) fn test() -> Result<()> {
     install()?;
     let places = Places::of(workspace::root()?);
-    workspace::build_programs()?;
+    programs::tested()?;
     process::show(places.python("ruff")?.args(["check", "--quiet", "."]), "ruff")?;
     process::show(places.python("ruff")?.args(["format", "--quiet", "--check", "."]), "ruff format")?;
     process::show(&mut places.python("mypy")?, "mypy")?;

@@ -1,13 +1,13 @@
 //! `cargo xtask run`: from a checkout to a daemon that serves measured ratios.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{package, process, workspace};
+use crate::{package, process, programs};
 
 /// What is calibrated: small enough for a first try, large enough that splitting shows.
 const MODEL: &str = "qwen2.5-0.5b";
@@ -22,9 +22,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// # Errors
 /// If a step fails, with the step and its own words. The daemon is left running in any case.
 pub(crate) fn run() -> Result<()> {
-    let root = workspace::root()?;
-    build(&root)?;
-    let programs = programs(&root);
+    let programs = programs::released()?;
     // 'fusionctl install' takes them along.
     package::documents(&programs, &programs)?;
     let fusionctl = programs.join("fusionctl");
@@ -41,30 +39,6 @@ pub(crate) fn run() -> Result<()> {
     process::show(Command::new(&fusionctl).arg("status"), "asking for the status")?;
     println!("\nfusiond keeps running. Stop it:  {} stop", fusionctl.display());
     Ok(())
-}
-
-/// Builds the programs in release; where they lie.
-///
-/// # Errors
-/// If they don't build.
-pub(crate) fn build_programs() -> Result<PathBuf> {
-    let root = workspace::root()?;
-    build(&root)?;
-    Ok(programs(&root))
-}
-
-fn build(root: &Path) -> Result<()> {
-    let mut cargo = Command::new(workspace::cargo());
-    cargo.current_dir(root).args(["build", "--release", "--locked"]);
-    cargo.args(workspace::PROGRAMS.iter().flat_map(|program| ["--package", program]));
-    process::show(&mut cargo, "building")
-}
-
-/// Where cargo puts release programs.
-fn programs(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root.join("target"), |target| root.join(target))
-        .join("release")
 }
 
 fn is_running(fusionctl: &Path) -> bool {

@@ -425,11 +425,8 @@ fn accidents_are_no_loss_where_the_first_calls_after_a_change_were_faster_than_s
             let mut sample = two_units(shape, 3.4, &mut noise, ask);
             let first = !std::mem::replace(&mut last_split, ask.secondary_rows() > 0);
             let Some(times) = &mut sample.finish_times else { return sample };
-            let slower = match first {
-                true => 1.14,
-                false if calls.next() == Some('1') => 1.45,
-                false => 1.0,
-            };
+            let is_accident = !first && calls.next() == Some('1');
+            let slower = if is_accident { 1.45 } else { [1.0, 1.14][usize::from(first)] };
             sample.total_ms *= slower;
             (times.primary_ms, times.secondary_ms) = (times.primary_ms * slower, times.secondary_ms * slower);
             sample

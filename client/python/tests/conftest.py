@@ -101,7 +101,7 @@ def start_daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A random model of 4 blocks, and a quantised copy. Half as wide as Llama's: products take most of the tests' time."""
+    """A random model of 4 blocks, and a quantised copy. Its feed-forward part is half as wide as Llama's: products take most of the tests' time."""
     import random_model
 
     return random_model.make(tmp_path_factory.mktemp("models"), widening=2)

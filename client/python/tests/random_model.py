@@ -15,7 +15,7 @@ END_OF_TEXT = BYTES
 
 
 def config(*, hidden: int = 1024, blocks: int = 4, widening: int = 4) -> dict[str, Any]:
-    """Llama-3.2-1B's proportions: heads of 64, four queries for a key, a feed-forward part ``widening`` times as wide. At a width of 1024 it is half that model."""
+    """Llama-3.2-1B's proportions: heads of 64, four queries for a key, a feed-forward part ``widening`` times as wide (4). A width of 1024 is half of it."""
     return {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],

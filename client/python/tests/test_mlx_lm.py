@@ -148,7 +148,6 @@ def test_a_decode_step_runs_the_layers_own_code(shares: Shares) -> None:
     accelerate(model)
     own = {path: type(module) for path, module in model.named_modules() if path}
     assert type(model.layers[0].mlp.up_proj) is nn.Linear
-    shares.arm = "split"
     with pytest.raises(ValueError, match="last dimension"):
         model(
             mx.zeros((1, ROWS), dtype=mx.int32),
@@ -424,7 +423,15 @@ def test_a_copy_computes_with_its_own_weights(shares: Shares) -> None:
     accelerate(model)
     copied = copy.deepcopy(model)
     copied.layers[0].self_attn.k_proj.weight = copied.layers[0].self_attn.k_proj.weight * 2
-    assert not same(prefill(copied), prefill(model))
+    copies = prefill(copied)
+    assert shares.asked == [], "a copy isn't accelerated"
+    assert not same(copies, prefill(model))
+    other = accelerate(copied)
+    assert other.is_of(copied)
+    assert same(prefill(copied), copies)
+    assert other.chunks == {"split": 1}
+    other.undo()
+    assert type(copied) is llama.Model
 
 
 def test_an_error_in_a_chunk_is_the_callers_and_the_next_one_works(shares: Shares) -> None:

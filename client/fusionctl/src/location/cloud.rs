@@ -17,7 +17,7 @@ use object_store::{
 use tokio::time::timeout;
 use url::Url;
 
-use super::{Existing, LocationError, without_secrets};
+use super::{Action, Existing, LocationError, without_secrets};
 
 /// How long a transfer may take, with all its retries: a bundle has a few hundred KiB.
 const TRANSFER_LIMIT: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ impl fmt::Display for Remote {
 
 impl Remote {
     pub(super) async fn read(&self) -> Result<Vec<u8>, LocationError> {
-        self.within("reading", async {
+        self.within(Action::Reading, async {
             let (store, path) = self.open()?;
             let found = store.get(&path).await?;
             if found.meta.size > MAX_BUNDLE_BYTES as u64 {
@@ -64,7 +64,7 @@ impl Remote {
     }
 
     pub(super) async fn write(&self, bytes: Vec<u8>, existing: Existing) -> Result<(), LocationError> {
-        self.within("writing", async {
+        self.within(Action::Writing, async {
             let (store, path) = self.open()?;
             let placed = match existing {
                 Existing::Replace => store.put(&path, bytes.into()).await,
@@ -93,18 +93,18 @@ impl Remote {
 
     async fn within<T>(
         &self,
-        action: &'static str,
+        action: Action,
         transfer: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, LocationError> {
         let failed = |reason| LocationError::Failed { action, place: self.to_string(), reason };
         match timeout(TRANSFER_LIMIT, transfer).await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(Error::NotFound { .. })) if action == "reading" => {
-                Err(LocationError::Missing { place: self.to_string() })
-            }
-            Ok(Err(Error::NotFound { .. })) => {
-                Err(failed("there is no such bucket, container or folder: make it first".to_owned()))
-            }
+            Ok(Err(Error::NotFound { .. })) => Err(match action {
+                Action::Reading => LocationError::Missing { place: self.to_string() },
+                Action::Writing => {
+                    failed("there is no such bucket, container or folder: make it first".to_owned())
+                }
+            }),
             Ok(Err(error)) => Err(failed(self.words(&error))),
             Err(_) => Err(failed(format!(
                 "no end within {} s; are the credentials (AWS_*, GOOGLE_*, AZURE_*) and the endpoint right?",

@@ -7,22 +7,22 @@ use std::path::Path;
 
 use fusion_calibrations::sharing::bundle::MAX_BUNDLE_BYTES;
 
-use super::{Existing, LocationError};
+use super::{Action, Existing, LocationError};
 
 /// What the user's umask leaves of this: the file is for others, too.
 const MODE: u32 = 0o666;
 
-fn failed(action: &'static str, path: &Path, error: &std::io::Error) -> LocationError {
+fn failed(action: Action, path: &Path, error: &std::io::Error) -> LocationError {
     let place = path.display().to_string();
     match error.kind() {
-        ErrorKind::NotFound if action == "reading" => LocationError::Missing { place },
+        ErrorKind::NotFound if action == Action::Reading => LocationError::Missing { place },
         ErrorKind::AlreadyExists => LocationError::Exists { place },
         _ => LocationError::Failed { action, place, reason: error.to_string() },
     }
 }
 
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, LocationError> {
-    let failed = |error| failed("reading", path, &error);
+    let failed = |error| failed(Action::Reading, path, &error);
     let mut bytes = Vec::new();
     // A device may have no end.
     File::open(path)
@@ -38,7 +38,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, LocationError> {
 
 /// Writes next to the place, then gives the file its name.
 pub(super) fn write(path: &Path, bytes: &[u8], existing: Existing) -> Result<(), LocationError> {
-    let failed = |error| failed("writing", path, &error);
+    let failed = |error| failed(Action::Writing, path, &error);
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),

@@ -84,13 +84,29 @@ pub(crate) enum LocationError {
     /// Anything else.
     #[error("{action} {place} failed: {reason}")]
     Failed {
-        /// "reading", "writing".
-        action: &'static str,
+        /// What failed.
+        action: Action,
         /// The location.
         place: String,
         /// What the system or the store said.
         reason: String,
     },
+}
+
+/// What is done to a location.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Reading,
+    Writing,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reading => "reading",
+            Self::Writing => "writing",
+        })
+    }
 }
 
 impl From<LocationError> for Failure {

@@ -287,13 +287,22 @@ pub async fn a_client_that_makes_a_call_now_and_then_explores_too() {
     assert!(explored);
 }
 
+fn wants() -> v1::GateReport {
+    v1::GateReport { wants_lease: true, time_ms: 1000.0, ..Default::default() }
+}
+
+/// Two clients, of which the first one holds the lease.
+async fn holder_and_other(daemon: &Daemon) -> (Raw, Raw) {
+    let mut holder = Raw::attach(daemon, Vec::new()).await;
+    holder.report(wants()).await;
+    assert!(holder.delta().await.gate_lease.unwrap().ms > 100.0);
+    (holder, Raw::attach(daemon, Vec::new()).await)
+}
+
 pub async fn a_lease_is_taken_from_a_client_that_rests() {
     let place = Place::new();
     let daemon = calibrated(&place).await;
-    let wants = || v1::GateReport { wants_lease: true, time_ms: 1000.0, ..Default::default() };
-    let (mut one, mut two) = (Raw::attach(&daemon, Vec::new()).await, Raw::attach(&daemon, Vec::new()).await);
-    one.report(wants()).await;
-    assert!(one.delta().await.gate_lease.unwrap().ms > 100.0);
+    let (mut one, mut two) = holder_and_other(&daemon).await;
     for _ in 0..4 {
         two.report(wants()).await;
     }
@@ -304,10 +313,7 @@ pub async fn a_lease_is_taken_from_a_client_that_rests() {
 pub async fn a_lease_comes_back_when_its_holder_leaves() {
     let place = Place::new();
     let daemon = calibrated(&place).await;
-    let wants = || v1::GateReport { wants_lease: true, time_ms: 1000.0, ..Default::default() };
-    let (mut one, mut two) = (Raw::attach(&daemon, Vec::new()).await, Raw::attach(&daemon, Vec::new()).await);
-    one.report(wants()).await;
-    assert!(one.delta().await.gate_lease.unwrap().ms > 100.0);
+    let (one, mut two) = holder_and_other(&daemon).await;
     two.report(wants()).await;
     assert!(tokio::time::timeout(Duration::from_millis(300), two.delta()).await.is_err());
     drop(one);

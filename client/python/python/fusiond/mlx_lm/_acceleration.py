@@ -59,6 +59,10 @@ class Acceleration:
         """Whether the model is accelerated: until ``undo``."""
         return _PLACE in vars(self._model)
 
+    def is_of(self, model: Any) -> bool:
+        """Whether it is this model that is accelerated, and not one that it was copied from."""
+        return model is self._model
+
     @property
     def layers(self) -> dict[str, fusiond.Layer]:
         """The layers that are split when it pays, by their path in the model."""
@@ -122,7 +126,7 @@ class Acceleration:
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
-        """The model's parts ask, as long as any thread runs a split chunk. Asking in each of their calls would slow a decode step by almost 1 %."""
+        """The model's parts ask, as long as any thread runs a split chunk: a decode step has nothing to ask, and many parts."""
         with self._lock:
             self._split_chunks += 1
             if self._split_chunks == 1:
@@ -159,7 +163,7 @@ class Acceleration:
     def call_model(self, call: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the model: one region, if it is a prefill chunk."""
         rows, caches = _rows(args, kwargs), _caches(args, kwargs)
-        if rows == 0 or not caches or model is not self._model:
+        if rows == 0 or not caches or not self.is_of(model):
             # Without a cache nobody says what is evaluated of it. A copy has parts of its own.
             return call(model, *args, **kwargs)
         chunk = self._region.begin(rows)
@@ -298,7 +302,10 @@ def accelerate(
     """
     known = vars(model).get(_PLACE)
     if isinstance(known, _Asks):
-        return known.acceleration
+        if known.acceleration.is_of(model):
+            return known.acceleration
+        # A copy of an accelerated model: one of its own.
+        _become(model, type(model).__bases__[0])
     warn_if_unknown()
     found = survey(model)
     layers = list(dict.fromkeys(linear.layer for linear in found.linears))

@@ -77,25 +77,20 @@ def survey(model: Any) -> Survey:
         found.left_alone["model"] = "it has no list of blocks called 'layers'"
         return found
     last = _cached_blocks(model, len(blocks)) - 1
-    seen: set[int] = set()
-    for number, block in enumerate(blocks):
-        for path, module in _named_modules(block):
-            if id(module) in seen:
-                continue
-            seen.add(id(module))
-            where = f"layers.{number}.{path}"
-            try:
-                layer = _layer(module)
-            except _UnsplittableError as reason:
-                found.left_alone[where] = str(reason)
-                continue
-            if layer is None:
-                continue
-            if number > last or (number == last and path.rpartition(".")[2] not in _FEEDS_CACHE):
-                found.left_alone[where] = "a prefill chunk never evaluates it: it is behind the last cache"
-            else:
-                found.linears.append(Linear(where, module, layer))
+    for number, where, module in _distinct_modules(blocks):
+        try:
+            layer = _layer(module)
+        except _UnsplittableError as reason:
+            found.left_alone[where] = str(reason)
+            continue
+        if layer is None:
+            continue
+        if number > last or (number == last and where.rpartition(".")[2] not in _FEEDS_CACHE):
+            found.left_alone[where] = "a prefill chunk never evaluates it: it is behind the last cache"
+        else:
+            found.linears.append(Linear(where, module, layer))
     found.feed_forwards = list(_feed_forwards(blocks, found.linears))
+    # That of the last block is never evaluated.
     found.attentions = list(_attentions(blocks[:last]))
     return found
 
@@ -103,32 +98,23 @@ def survey(model: Any) -> Survey:
 def _feed_forwards(blocks: Iterable[Any], linears: Iterable[Linear]) -> Iterator[FeedForward]:
     """Those of mlx-lm's own models all of whose layers can be split, and which hold nothing else."""
     layers = {id(linear.module): linear.layer for linear in linears}
-    seen: set[int] = set()
-    for number, block in enumerate(blocks):
-        for path, module in _named_modules(block):
-            if (
-                not type(module).__module__.startswith(_MODELS_PACKAGE)
-                or frozenset(module) not in _FEED_FORWARD
-                or id(module) in seen
-            ):
-                continue
-            # Blocks may share it.
-            seen.add(id(module))
+    for _number, where, module in _distinct_modules(blocks):
+        if _is_mlx_lms(module) and frozenset(module) in _FEED_FORWARD:
             known = [layers.get(id(child)) for child in module.values()]
             if None not in known:
-                yield FeedForward(f"layers.{number}.{path}", module, tuple(filter(None, known)))
+                yield FeedForward(where, module, tuple(filter(None, known)))
 
 
 def _attentions(blocks: Iterable[Any]) -> Iterator[Attention]:
-    """Those of mlx-lm's own models, of blocks whose attention a prefill chunk evaluates."""
-    seen: set[int] = set()
-    for number, block in enumerate(blocks):
-        for path, module in _named_modules(block):
-            ours = type(module).__module__.startswith(_MODELS_PACKAGE) and asks_for_attention(type(module))
-            if ours and id(module) not in seen:
-                # Blocks may share it.
-                seen.add(id(module))
-                yield Attention(f"layers.{number}.{path}", module)
+    """Those of mlx-lm's own models."""
+    for _number, where, module in _distinct_modules(blocks):
+        if _is_mlx_lms(module) and asks_for_attention(type(module)):
+            yield Attention(where, module)
+
+
+def _is_mlx_lms(module: Any) -> bool:
+    """Whether it is of one of mlx-lm's models: a class of somebody else's may look at more than it says."""
+    return type(module).__module__.startswith(_MODELS_PACKAGE)
 
 
 def _cached_blocks(model: Any, blocks: int) -> int:
@@ -137,9 +123,15 @@ def _cached_blocks(model: Any, blocks: int) -> int:
     return min(blocks, len(make_cache())) if make_cache else blocks
 
 
-def _named_modules(block: Any) -> list[tuple[str, Any]]:
-    named = getattr(block, "named_modules", None)
-    return list(named()) if named else []
+def _distinct_modules(blocks: Iterable[Any]) -> Iterator[tuple[int, str, Any]]:
+    """Each module once, however many blocks share it: with the number of the first of them, and its path."""
+    seen: set[int] = set()
+    for number, block in enumerate(blocks):
+        named = getattr(block, "named_modules", None)
+        for path, module in named() if named else ():
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield number, f"layers.{number}.{path}", module
 
 
 def _layer(module: Any) -> Layer | None:
