@@ -4,7 +4,8 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{process, programs, python, setup, workspace};
+use crate::python::{self, Profile};
+use crate::{process, programs, setup, workspace};
 
 /// Builds the programs in release and runs `fusion-bench` with `arguments`.
 ///
@@ -15,7 +16,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     // The group 'ttft' runs MLX-LM.
     if arguments.is_empty() || arguments.iter().any(|argument| argument == "ttft") {
         setup::python_deps(false)?;
-        python::install()?;
+        python::install(Profile::Release)?;
     }
     programs::released_with(&["fusion-bench"])?;
     let mut example = Command::new(workspace::cargo());

@@ -48,16 +48,25 @@ impl Places {
     }
 }
 
+/// How the wheel's extension is compiled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Profile {
+    /// Soon, for tests.
+    Dev,
+    /// As it is shipped: what is measured.
+    Release,
+}
+
 /// Builds the wheel and installs it into `target/python/site`; on Linux also the library that lends MLX a fast BLAS.
 ///
 /// # Errors
 /// If a tool is missing, or fails.
-pub(crate) fn install() -> Result<()> {
+pub(crate) fn install(profile: Profile) -> Result<()> {
     let places = Places::of(workspace::root()?);
     if !places.packages.join("maturin").is_dir() {
         bail!("maturin is missing: run 'cargo xtask python-deps' first");
     }
-    build_wheel(&places)?;
+    build_wheel(&places, profile)?;
     install_wheel(&places)?;
     if cfg!(target_os = "linux") { build_blas(&places) } else { Ok(()) }
 }
@@ -67,7 +76,7 @@ pub(crate) fn install() -> Result<()> {
 /// # Errors
 /// If something is not as it should be.
 pub(crate) fn test() -> Result<()> {
-    install()?;
+    install(Profile::Dev)?;
     let places = Places::of(workspace::root()?);
     programs::tested()?;
     process::show(places.python("ruff")?.args(["check", "--quiet", "."]), "ruff")?;
@@ -108,14 +117,19 @@ fn fast_blas(places: &Places) -> Vec<(&'static str, OsString)> {
     vec![("LD_PRELOAD", places.blas.clone().into()), ("OPENBLAS_NUM_THREADS", "1".into())]
 }
 
-fn build_wheel(places: &Places) -> Result<()> {
+fn build_wheel(places: &Places, profile: Profile) -> Result<()> {
     if places.wheels.is_dir() {
         fs::remove_dir_all(&places.wheels)
             .with_context(|| format!("cannot remove {}", places.wheels.display()))?;
     }
     let mut maturin = Command::new(places.packages.join("bin/maturin"));
-    maturin.current_dir(&places.package).args(["build", "--quiet", "--locked", "--profile", "dev", "--out"]);
-    process::capture(maturin.arg(&places.wheels), "building the wheel of fusiond-client").map(drop)
+    let profile = match profile {
+        Profile::Dev => "dev",
+        Profile::Release => "release",
+    };
+    maturin.current_dir(&places.package).args(["build", "--quiet", "--locked", "--profile", profile]);
+    process::capture(maturin.arg("--out").arg(&places.wheels), "building the wheel of fusiond-client")
+        .map(drop)
 }
 
 fn install_wheel(places: &Places) -> Result<()> {

@@ -143,6 +143,11 @@ impl Attachment {
         self.living().attachment().conditions().map(|conditions| conditions.to_string())
     }
 
+    /// Says that something short runs, such as a decode step: the process counts as busy until nothing has run for a quarter of a second, or up to twice that.
+    fn touch(&self) {
+        self.living().attachment().touch();
+    }
+
     /// The secondary unit's rows for `rows` rows of the layer at `place`; 0 is stock.
     fn secondary_rows(&self, place: usize, rows: u32) -> PyResult<u32> {
         let living = self.living();

@@ -105,17 +105,21 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    fn take(&self) -> PyResult<CallGuard<'static>> {
+    fn open(&self) -> Option<CallGuard<'static>> {
         // A panic elsewhere leaves the guard as it was.
-        let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
-        guard.take().ok_or_else(|| PyRuntimeError::new_err("this call has ended already: begin another one"))
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn take(&self) -> PyResult<CallGuard<'static>> {
+        let ended = || PyRuntimeError::new_err("this call has ended already: begin another one");
+        self.open().ok_or_else(ended)
     }
 }
 
 impl Drop for Call {
     /// One that nobody ended was given up.
     fn drop(&mut self) {
-        if let Ok(guard) = self.take() {
+        if let Some(guard) = self.open() {
             guard.abandon();
         }
     }

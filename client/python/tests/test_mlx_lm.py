@@ -17,6 +17,7 @@ import pytest
 from conftest import Daemon
 from fusiond.mlx_lm import Acceleration, UnknownVersionWarning, accelerate, accelerated
 from fusiond.mlx_lm import _acceleration as implementation
+from fusiond.mlx_lm import _acceleration
 from fusiond.mlx_lm import _attention as attention
 from fusiond.mlx_lm._survey import survey
 from fusiond.units import FinishTimes, Units
@@ -42,6 +43,10 @@ class Shares:
         self.observed: list[tuple[Any, ...]] = []
         self.begun: list[int] = []
         self.ended: list[str] = []
+        self.touched = 0
+
+    def touch(self) -> None:
+        self.touched += 1
 
     def secondary_rows(self, place: int, rows: int) -> int:
         self.asked.append((place, rows))
@@ -139,8 +144,17 @@ def test_decoding_is_stock(shares: Shares) -> None:
     accelerate(model)
     for rows in (1, fusiond.DECODE_ROWS):
         mx.eval(model(tokens(rows), cache=cache))
-    assert shares.asked == []
-    assert shares.ended == ["ended"] * 2
+    assert (shares.asked, shares.begun) == ([], [])
+
+
+def test_the_daemon_hears_of_decoding_now_and_then(shares: Shares, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small()
+    cache = make_prompt_cache(model)
+    accelerate(model)
+    for seconds, touched in ((1000.0, 1), (1000.05, 1), (1000.11, 2), (1000.2, 2), (1010.0, 3)):
+        monkeypatch.setattr(_acceleration, "monotonic", lambda seconds=seconds: seconds)
+        mx.eval(model(tokens(1), cache=cache))
+        assert shares.touched == touched
 
 
 def test_a_decode_step_runs_the_layers_own_code(shares: Shares) -> None:

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! client's report --> reset since? dropped : merged (a lattice join) --> worth telling? --> version + 1 --> every stream, the snapshot file
-//!                 \-> lease book: time and cost in, at most one lease out
+//!                 \-> lease book: time and cost in, at most one lease out, none while the snapshot file can't be written
 //! ```
 //!
 //! A state belongs to one chip and one engine. A reset leaves a tombstone: beliefs of a later epoch without content. Since a report that was under way
@@ -101,6 +101,14 @@ struct Inner {
     locks_version: u64,
     resets: Vec<(u64, Scope)>,
     book: LeaseBook,
+    file: File,
+}
+
+/// What became of the last attempt to write this down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum File {
+    Written,
+    Failed,
 }
 
 /// Everything of gates that outlives a process.
@@ -144,6 +152,7 @@ impl Default for Gates {
             locks_version: 0,
             resets: Vec::new(),
             book: LeaseBook::new(EPSILON, STARTER_MS, MOST_MS),
+            file: File::Written,
         };
         // Clients that were told nothing are at version 0.
         Self { inner: Mutex::new(inner), version: watch::Sender::new(1) }
@@ -196,10 +205,30 @@ impl Gates {
         if !report.wants_lease {
             return None;
         }
+        if inner.file == File::Failed {
+            // There may be room by now: who writes tries once more.
+            self.version.send_modify(|version| *version += 1);
+            return None;
+        }
         let lease = inner.book.request(client)?;
         // What is leased must not come back with a daemon that died meanwhile.
         self.version.send_modify(|version| *version += 1);
         Some(lease.ms)
+    }
+
+    /// What is to outlive the daemon is in the file.
+    pub fn written(&self) {
+        self.inner().file = File::Written;
+    }
+
+    /// It can't be written. Nobody explores until it can: a daemon that died meanwhile would come back with what it had leased.
+    pub fn not_written(&self) {
+        let mut inner = self.inner();
+        inner.file = File::Failed;
+        if let Some(holder) = inner.book.holder() {
+            inner.book.release(holder);
+            self.version.send_modify(|version| *version += 1);
+        }
     }
 
     /// What exploring may still cost, in ms, without what is leased.
@@ -519,6 +548,24 @@ mod tests {
         assert_eq!(faulty.exploration_available_ms(), -MOST_MS);
         faulty.report(3, None, &v1::GateReport { time_ms: 1e300, ..Default::default() });
         assert!(faulty.exploration_available_ms() <= EPSILON * LONGEST_REPORT_MS);
+    }
+
+    #[test]
+    fn nobody_explores_while_it_cant_be_written_down() {
+        let wants = v1::GateReport { wants_lease: true, lease_left_ms: 60.0, ..Default::default() };
+        let gates = Gates::default();
+        assert_eq!(gates.report(1, None, &wants), Some(STARTER_MS));
+        let mut news = gates.version();
+        gates.not_written();
+        assert_eq!(gates.holder(), None);
+        assert!(news.has_changed().unwrap(), "the holder is told");
+        news.mark_unchanged();
+        gates.not_written();
+        assert!(!news.has_changed().unwrap(), "a write that fails is no reason for another");
+        assert_eq!(gates.report(1, None, &wants), None);
+        assert!(news.has_changed().unwrap(), "who asks is a reason");
+        gates.written();
+        assert!(gates.report(1, None, &wants).is_some());
     }
 
     #[test]

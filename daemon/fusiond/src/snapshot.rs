@@ -68,10 +68,13 @@ pub fn save(parts: &Parts) {
     static WRITING: Mutex<()> = Mutex::new(());
     let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let path = state::snapshot_file(&parts.settings.state_directory);
-    if let Some(snapshot) = parts.whole_snapshot()
-        && let Err(error) = write(&path, &snapshot)
-    {
-        tracing::warn!("the snapshot file is not up to date: {error}");
+    let Some(snapshot) = parts.whole_snapshot() else { return };
+    match write(&path, &snapshot) {
+        Ok(()) => parts.gates.written(),
+        Err(error) => {
+            tracing::warn!("the snapshot file is not up to date, and no client explores: {error}");
+            parts.gates.not_written();
+        }
     }
 }
 

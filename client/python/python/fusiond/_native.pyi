@@ -80,6 +80,9 @@ class Attachment:
     def conditions(self) -> str | None:
         """The conditions as the daemon saw them last, in words."""
 
+    def touch(self) -> None:
+        """Says that something short runs, such as a decode step: the process counts as busy until nothing has run for a quarter of a second, or up to twice that."""
+
     def secondary_rows(self, place: int, rows: int) -> int:
         """The secondary unit's rows for ``rows`` rows of the layer at ``place``; 0 is stock. Takes no lock."""
 

@@ -68,10 +68,10 @@ impl Activity {
         self.told.store(true, Ordering::SeqCst);
     }
 
-    /// The daemon is about to be told that we rest; false if that isn't true any more.
-    pub(super) fn rest(&self) -> bool {
+    /// The daemon is about to be told that we rest; false if that isn't true any more, or a call has begun since there were `begun`.
+    pub(super) fn rest(&self, begun: u64) -> bool {
         self.told.store(false, Ordering::SeqCst);
-        let rests = !self.is_busy();
+        let rests = !self.is_busy() && self.begun() == begun;
         if !rests {
             self.busy_told();
         }
@@ -97,9 +97,22 @@ mod tests {
         assert!(activity.is_busy());
         activity.busy_told();
         activity.release();
-        assert!(!activity.hold() && !activity.rest());
+        let begun = activity.begun();
+        assert!(!activity.hold() && !activity.rest(begun));
         activity.release();
-        assert!(activity.rest() && activity.hold());
+        assert!(activity.rest(begun) && activity.hold());
+    }
+
+    #[test]
+    fn a_call_that_came_and_went_is_no_rest() {
+        let activity = Activity::default();
+        activity.busy_told();
+        let begun = activity.begun();
+        let (mark, wake) = activity.begin();
+        activity.end(mark);
+        assert!(!wake && !activity.rest(begun));
+        assert!(activity.rest(activity.begun()));
+        assert!(activity.begin().1);
     }
 
     #[test]

@@ -53,8 +53,9 @@ enum Ended {
 /// What the daemon heard last in this conversation.
 #[derive(Default)]
 struct LastSaid {
-    busy: bool,
-    /// Calls that had begun when we looked last: a gap between two calls is no rest.
+    /// When work was seen last, if we are busy as far as it knows.
+    busy: Option<Instant>,
+    /// The number of calls that had begun when we looked last: a gap between two calls is no rest.
     begun: u64,
     reported_at: Option<Instant>,
     reporter: Reporter,
@@ -147,7 +148,7 @@ impl Background {
         say: mpsc::Sender<v1::AttachRequest>,
         pause: &mut Duration,
     ) -> Ended {
-        let mut said = LastSaid::default();
+        let mut said = LastSaid { begun: self.shared.activity.begun(), ..LastSaid::default() };
         self.shared.activity.nobody_told();
         loop {
             for message in self.news(&mut said) {
@@ -157,7 +158,10 @@ impl Background {
             }
             let resting = async {
                 // Only while busy is there anything to look at again.
-                if said.busy { tokio::time::sleep(REST).await } else { std::future::pending().await }
+                match said.busy {
+                    Some(seen) => tokio::time::sleep(REST.saturating_sub(seen.elapsed())).await,
+                    None => std::future::pending().await,
+                }
             };
             tokio::select! {
                 message = told.message() => match message {
@@ -185,20 +189,21 @@ impl Background {
         let activity = &self.shared.activity;
         let mut news = Vec::new();
         let begun = activity.begun();
-        let quiet = !activity.is_busy() && begun == said.begun;
+        // What is over already was work, too.
+        let worked = activity.is_busy() || begun != said.begun;
         said.begun = begun;
-        if !said.busy && activity.is_busy() {
+        if worked && said.busy.replace(Instant::now()).is_none() {
             activity.busy_told();
-            said.busy = true;
             news.push(busy_or_idle(true));
-        } else if said.busy && quiet && activity.rest() {
-            said.busy = false;
+        }
+        if said.busy.is_some_and(|seen| seen.elapsed() >= REST) && activity.rest(begun) {
+            said.busy = None;
             // A daemon doesn't tell resting clients whether others work, and says it anew to busy ones.
             self.shared.gates.contend(false, &self.shared.table.load());
             news.push(busy_or_idle(false));
             news.extend(self.report(said));
         }
-        if said.busy && said.reported_at.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
+        if said.busy.is_some() && said.reported_at.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
             news.extend(self.report(said));
         }
         news

@@ -26,6 +26,8 @@ const PIECE_LIMIT: Duration = Duration::from_secs(30);
 /// Replies that a caller may be behind by. A slower one is waited for: nothing is lost.
 const BACKLOG: usize = 16;
 const DRAINING: &str = "fusiond is shutting down";
+/// Kills a debug build at a step of an import, as a crash would: `2 n` is before record `n`, one more is before its caller is told of it.
+const CRASH_VARIABLE: &str = "FUSION_CRASH_AT_IMPORT_STEP";
 
 /// Gives calibrations away, and takes others over.
 pub struct SharingService(pub Arc<Parts>);
@@ -170,8 +172,9 @@ impl Import {
     async fn all(&self, bundle: Bundle) -> Result<v1::ImportReply, Status> {
         let chip = Some(bundle.chip().into());
         let mut finished = v1::ImportFinished { chip, ..Default::default() };
-        let all = number(bundle.records().len());
+        let records = bundle.records().len();
         for (index, record) in bundle.into_records().into_iter().enumerate() {
+            crash_point(2 * index);
             let record = adapt(record, &self.own, self.taken);
             let decision = self.parts.jobs.take_over(record).await;
             match decision.map_err(|error| super::store::status(&error))? {
@@ -179,7 +182,8 @@ impl Import {
                 Decision::KeepOwn => finished.known_better += 1,
                 Decision::AlreadyThere => finished.already_there += 1,
             }
-            let progress = v1::ImportProgress { done: number(index) + 1, records: all };
+            crash_point(2 * index + 1);
+            let progress = v1::ImportProgress { done: number(index) + 1, records: number(records) };
             tokio::select! {
                 sent = self.replies.send(Ok(reply(Event::Progress(progress)))) => {
                     sent.map_err(|_| Status::cancelled("the caller left"))?;
@@ -187,9 +191,17 @@ impl Import {
                 () = self.parts.drain.cancelled() => return Err(Status::unavailable(DRAINING)),
             }
         }
+        crash_point(2 * records);
         let v1::ImportFinished { taken, known_better, already_there, .. } = finished;
         tracing::info!(taken, known_better, already_there, "calibrations of another machine were taken over");
         Ok(reply(Event::Finished(finished)))
+    }
+}
+
+fn crash_point(step: usize) {
+    if cfg!(debug_assertions) && std::env::var(CRASH_VARIABLE).is_ok_and(|told| told == step.to_string()) {
+        // A process may kill itself; if not, the test that wants it dead sees it alive.
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
 }
 

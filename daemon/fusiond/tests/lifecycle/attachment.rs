@@ -85,6 +85,23 @@ pub async fn what_one_client_sees_corrects_all() {
     assert!((170..=172).contains(&before));
 }
 
+pub async fn short_work_keeps_a_client_busy_until_it_stops() {
+    let place = Place::new();
+    let daemon = place.start("steady").await;
+    let (one, _) = attach(options(&place)).await;
+    let is = async |state| (clients(&daemon).await[0].activity() == state).then_some(());
+    for _ in 0..2 {
+        one.touch();
+        eventually("work", async || is(v1::ActivityState::Busy).await).await;
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(60)).await;
+            one.touch();
+            assert!(is(v1::ActivityState::Busy).await.is_some());
+        }
+        eventually("rest", async || is(v1::ActivityState::Idle).await).await;
+    }
+}
+
 pub async fn two_busy_clients_correct_nothing() {
     let place = Place::new();
     let daemon = place.start("steady").await;

@@ -325,6 +325,27 @@ pub async fn a_lease_comes_back_when_its_holder_leaves() {
     eventually("giving it back", async || (!clients(&daemon).await[0].explores).then_some(())).await;
 }
 
+/// A daemon that died would come back with what it had leased.
+pub async fn nobody_explores_while_that_cant_be_written_down() {
+    let place = Place::new();
+    let daemon = calibrated(&place).await;
+    let (mut holder, _) = holder_and_other(&daemon).await;
+    let in_the_way = fusion_proto::state::snapshot_file(&place.state()).with_extension("tmp");
+    eventually("no write under way", async || std::fs::create_dir(&in_the_way).ok()).await;
+    let something = v1::LockGateRequest { workload: "another".to_owned(), rows: None, arm: 1 };
+    gates(&daemon).await.lock_gate(something).await.unwrap();
+    // The holder is told, and asking makes the daemon try again; in vain.
+    while holder.delta().await.gate_lease.is_none_or(|lease| lease.ms > 0.0) {}
+    holder.report(wants()).await;
+    assert!(tokio::time::timeout(Duration::from_millis(1500), holder.delta()).await.is_err());
+    std::fs::remove_dir(&in_the_way).unwrap();
+    eventually("a lease", async || {
+        holder.report(wants()).await;
+        clients(&daemon).await.iter().any(|client| client.explores).then_some(())
+    })
+    .await;
+}
+
 pub async fn a_lock_reaches_every_client() {
     let place = Place::new();
     let daemon = calibrated(&place).await;

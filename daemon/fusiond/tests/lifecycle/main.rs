@@ -119,11 +119,12 @@ fn main() {
             numbers_that_were_not_measured_stay_out
             a_damaged_bundle_changes_nothing
             a_chip_that_nothing_is_known_of_is_not_exported
-            a_killed_import_is_finished_by_the_next
+            killed_at_any_step_of_an_import_the_next_one_mends_it
             an_import_whose_caller_leaves_is_finished_by_the_next;
         attachment:
             a_client_is_told_at_once_and_whenever_something_changes
             what_one_client_sees_corrects_all
+            short_work_keeps_a_client_busy_until_it_stops
             two_busy_clients_correct_nothing
             whoever_is_busy_is_seen_to_be
             a_daemon_that_goes_and_comes_is_ridden_through
@@ -140,6 +141,7 @@ fn main() {
             a_client_that_makes_a_call_now_and_then_explores_too
             a_lease_is_taken_from_a_client_that_rests
             a_lease_comes_back_when_its_holder_leaves
+            nobody_explores_while_that_cant_be_written_down
             a_lock_reaches_every_client
             a_reset_reaches_every_client
             impossible_decisions_are_refused

@@ -1,5 +1,7 @@
 //! Calibrations that travel: export on one machine, import on another, and everything that may go wrong in between.
 
+use std::os::unix::process::ExitStatusExt as _;
+
 use fusion_calibrations::record::Record;
 use fusion_calibrations::shape::Shape;
 use fusion_calibrations::sharing::TakenAs;
@@ -173,37 +175,25 @@ async fn many(count: u32) -> Vec<u8> {
     Bundle::new((1..=count).map(|number| with_rows(64 * number)).collect()).unwrap().encode().unwrap()
 }
 
-pub async fn a_killed_import_is_finished_by_the_next() {
-    const RECORDS: u32 = 24;
+pub async fn killed_at_any_step_of_an_import_the_next_one_mends_it() {
+    const RECORDS: u32 = 6;
     let bundle = many(RECORDS).await;
-    for done in [0u32, 1, 2, 5, 9, 14, 19, 23] {
+    // Before the first record, between taking one and telling so, before the next, and so on to the last word.
+    for step in 0..=2 * RECORDS {
         let place = Place::new();
-        let mut daemon = start(&place).await;
-        let client = daemon.client().await;
-        let mut running = client.import(&bundle, TakenAs::Imported).await.unwrap();
-        for _ in 0..done {
-            running.next().await.unwrap();
-        }
-        daemon.signal("-KILL");
-        daemon.ended().await;
-        let lost = loop {
-            match running.next().await {
-                // What was on its way is still read.
-                Ok(Some(_)) => {}
-                Ok(None) => break None,
-                Err(error) => break Some(error),
-            }
-        };
-        if let Some(error) = lost {
-            assert!(matches!(error, ClientError::Lost { .. }), "{error}");
-        }
+        let mut command = place.command("steady");
+        command.env("FUSION_CRASH_AT_IMPORT_STEP", step.to_string());
+        let mut daemon = place.start_with(command).await;
+        identified(&daemon).await;
+        let lost = import(&daemon.client().await, &bundle, TakenAs::Imported).await.unwrap_err();
+        assert!(matches!(lost, ClientError::Lost { .. }), "step {step}: {lost}");
+        assert_eq!(daemon.ended().await.signal(), Some(9));
         let daemon = start(&place).await;
         let client = daemon.client().await;
-        let before = client.status().await.unwrap().store.unwrap().estimates;
-        assert!(before >= u64::from(done), "{before} of {done} that were acknowledged");
-        let (taken, better, already) = import(&client, &bundle, TakenAs::Imported).await.unwrap();
-        assert_eq!((taken + already, better), (RECORDS, 0));
-        assert_eq!(u64::from(already), before);
+        let stored = step.div_ceil(2);
+        assert_eq!(client.status().await.unwrap().store.unwrap().estimates, u64::from(stored));
+        let counts = import(&client, &bundle, TakenAs::Imported).await.unwrap();
+        assert_eq!(counts, (RECORDS - stored, 0, stored), "step {step}");
         let report = client.verify_store().await.unwrap();
         assert_eq!((report.problems, report.estimates), (Vec::new(), u64::from(RECORDS)));
     }

@@ -214,18 +214,24 @@ impl Daemon {
     /// A client's gates report; it may get a lease.
     pub fn report(&mut self, number: usize, client: &mut Client, disk: &mut Disk) -> Option<Reported> {
         let report = client.copy.report()?;
-        let leased = self.gates.report(number as u64, Some(&self.home(client)), &report);
-        if let Some(ms) = leased {
-            lease(client, ms);
-        }
+        let mut leased = self.gates.report(number as u64, Some(&self.home(client)), &report);
         let whole = self.gates.whole("");
-        disk.keep_gates(v1::Snapshot {
+        let written = disk.keep_gates(v1::Snapshot {
             gates: whole.gates,
             gate_locks: whole.locks,
             gate_resets: whole.resets,
             exploration_available_ms: Some(self.may_explore_ms()),
             ..Default::default()
         });
+        if written {
+            self.gates.written();
+        } else {
+            self.gates.not_written();
+            leased = None;
+        }
+        if let Some(ms) = leased {
+            lease(client, ms);
+        }
         Some(Reported {
             time_ms: report.time_ms,
             charged_ms: report.charged_ms,

@@ -88,11 +88,12 @@ impl Disk {
         self.references.as_ref().map(|text| serde_json::from_str(text).unwrap()).unwrap_or_default()
     }
 
-    /// Replaces the snapshot of the gates, if there is room.
-    pub fn keep_gates(&mut self, snapshot: v1::Snapshot) {
+    /// Replaces the snapshot of the gates; false if the disk is full: then the old one stands.
+    pub fn keep_gates(&mut self, snapshot: v1::Snapshot) -> bool {
         if !self.full {
             self.gates = Some(snapshot);
         }
+        !self.full
     }
 
     /// The snapshot of the gates.

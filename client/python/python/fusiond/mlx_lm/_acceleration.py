@@ -10,6 +10,7 @@ import functools
 import os
 import threading
 from collections import Counter
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import fusiond
@@ -29,6 +30,8 @@ _PLACE = "_fusiond"
 CHUNK_ROWS = 2048
 # Every so many split products one is sampled: its units are waited for one after the other. A prime, so that each layer of a block has its turn.
 _SAMPLE_EVERY = 61
+# Seconds between two words to the daemon that tokens are generated. At each step they cost 1 % of it: a step's weights drive all else out of the processor's caches.
+_TOUCH_EVERY = 0.1
 
 
 class Acceleration:
@@ -48,6 +51,7 @@ class Acceleration:
         self._parts: list[tuple[Any, type, type]] = []
         self._lock, self._split_chunks = threading.Lock(), 0
         self._products = 0
+        self._touch_at = 0.0
         # By the place of a layer, whether its next sampled product waits for the secondary unit first.
         self._secondary_first: dict[int, bool] = {}
         self._chunks: Counter[str] = Counter()
@@ -162,15 +166,17 @@ class Acceleration:
 
     def call_model(self, call: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of the model: one region, if it is a prefill chunk."""
-        rows, caches = _rows(args, kwargs), _caches(args, kwargs)
-        if rows == 0 or not caches or not self.is_of(model):
+        rows = _rows(args, kwargs)
+        if rows <= fusiond.DECODE_ROWS:
+            if (now := monotonic()) >= self._touch_at:
+                self._touch_at = now + _TOUCH_EVERY
+                self._attachment.touch()
+            return call(model, *args, **kwargs)
+        caches = _caches(args, kwargs)
+        if not caches or not self.is_of(model):
             # Without a cache nobody says what is evaluated of it. A copy has parts of its own.
             return call(model, *args, **kwargs)
-        chunk = self._region.begin(rows)
-        if rows <= fusiond.DECODE_ROWS:
-            with chunk:
-                return call(model, *args, **kwargs)
-        with chunk:
+        with self._region.begin(rows) as chunk:
             self._chunks[chunk.arm] += 1
             result = (
                 self._split(call, model, args, kwargs)
