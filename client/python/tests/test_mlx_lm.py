@@ -17,7 +17,6 @@ import pytest
 from conftest import Daemon
 from fusiond.mlx_lm import Acceleration, UnknownVersionWarning, accelerate, accelerated
 from fusiond.mlx_lm import _acceleration as implementation
-from fusiond.mlx_lm import _acceleration
 from fusiond.mlx_lm import _attention as attention
 from fusiond.mlx_lm._survey import survey
 from fusiond.units import FinishTimes, Units
@@ -152,7 +151,7 @@ def test_the_daemon_hears_of_decoding_now_and_then(shares: Shares, monkeypatch: 
     cache = make_prompt_cache(model)
     accelerate(model)
     for seconds, touched in ((1000.0, 1), (1000.05, 1), (1000.11, 2), (1000.2, 2), (1010.0, 3)):
-        monkeypatch.setattr(_acceleration, "monotonic", lambda seconds=seconds: seconds)
+        monkeypatch.setattr(implementation, "monotonic", lambda seconds=seconds: seconds)
         mx.eval(model(tokens(1), cache=cache))
         assert shares.touched == touched
 
