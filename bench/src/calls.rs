@@ -59,16 +59,25 @@ impl Call {
         self.turn == "gate"
     }
 
-    fn time(&self) -> Option<f64> {
-        (!self.disturbed).then_some(self.ms)
+    fn time(&self, counted: Counted) -> Option<f64> {
+        (counted == Counted::All || !self.disturbed).then_some(self.ms)
     }
+}
+
+/// Which calls are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Those that no other program disturbed.
+    Quiet,
+    /// Every one: where few are quiet, the middle of many pairs tells more than the few. It is charged to a split, which is disturbed on two cores and not on one.
+    All,
 }
 
 /// Times of the fixed arm `turn` and of the gate's calls that were made beside it, (fixed, gate).
 ///
 /// A fixed arm's first call after another arm doesn't count. The gate's always do: if it changes the arm, what that costs is its own. Then the fixed arm's
 /// neighbour doesn't count, and its last call before takes its place.
-pub(crate) fn beside(calls: &[Call], turn: &str) -> Vec<(f64, f64)> {
+pub(crate) fn beside(calls: &[Call], turn: &str, counted: Counted) -> Vec<(f64, f64)> {
     let mut pairs = Vec::new();
     let (mut last_arm, mut in_visit, mut fixed_ms) = ("", false, None);
     let (mut fixed_now, mut gate_now): (Option<Option<f64>>, Option<Option<f64>>) = (None, None);
@@ -83,13 +92,13 @@ pub(crate) fn beside(calls: &[Call], turn: &str) -> Vec<(f64, f64)> {
             continue;
         }
         if call.is_gates() {
-            gate_now = Some(call.time());
+            gate_now = Some(call.time(counted));
         } else {
-            if follows_its_own && call.time().is_some() {
-                fixed_ms = call.time();
+            if follows_its_own && call.time(counted).is_some() {
+                fixed_ms = call.time(counted);
             }
             // A disturbed call has no time, and so has its pair; one that follows another arm is replaced.
-            fixed_now = Some(if follows_its_own { call.time() } else { fixed_ms });
+            fixed_now = Some(if follows_its_own { call.time(counted) } else { fixed_ms });
         }
         if let (Some(fixed), Some(gate)) = (fixed_now, gate_now) {
             pairs.extend(fixed.zip(gate));
@@ -100,7 +109,7 @@ pub(crate) fn beside(calls: &[Call], turn: &str) -> Vec<(f64, f64)> {
 }
 
 /// The middle times of the fixed arm `turn` and of the gate in each round in which the gate ran beside another arm, (fixed, gate).
-pub(crate) fn by_round(calls: &[Call], turn: &str) -> Vec<(f64, f64)> {
+pub(crate) fn by_round(calls: &[Call], turn: &str, counted: Counted) -> Vec<(f64, f64)> {
     let rounds = calls.iter().map(|call| call.round + 1).max().unwrap_or(0);
     let of_round = |round| {
         let calls: Vec<&Call> = calls.iter().filter(|call| call.round == round).collect();
@@ -111,8 +120,8 @@ pub(crate) fn by_round(calls: &[Call], turn: &str) -> Vec<(f64, f64)> {
             return None;
         }
         let middle = |turn: &str| {
-            let counted = calls.iter().filter(|call| call.turn == turn && !call.settles);
-            median(&counted.filter_map(|call| call.time()).collect::<Vec<_>>())
+            let own = calls.iter().filter(|call| call.turn == turn && !call.settles);
+            median(&own.filter_map(|call| call.time(counted)).collect::<Vec<_>>())
         };
         middle(turn).zip(middle("gate"))
     };
@@ -120,11 +129,11 @@ pub(crate) fn by_round(calls: &[Call], turn: &str) -> Vec<(f64, f64)> {
 }
 
 /// Neighbouring calls of one fixed arm: a thing compared with itself.
-pub(crate) fn neighbours(calls: &[Call]) -> Vec<(f64, f64)> {
+pub(crate) fn neighbours(calls: &[Call], counted: Counted) -> Vec<(f64, f64)> {
     let mut pairs = Vec::new();
     let mut before: Option<&Call> = None;
     for call in calls {
-        let usable = !call.settles && !call.is_gates() && !call.disturbed;
+        let usable = !call.settles && !call.is_gates() && call.time(counted).is_some();
         match before.take() {
             Some(before) if usable && before.turn == call.turn => pairs.push((before.ms, call.ms)),
             _ if usable => before = Some(call),
@@ -167,28 +176,38 @@ mod tests {
     #[test]
     fn the_gate_is_paired_with_its_neighbour() {
         let calls = calls("e-50 e40 s-30 s20 g21 g22 s23 s24! g25");
-        assert_eq!(beside(&calls, "split"), [(20.0, 21.0), (23.0, 22.0)]);
-        assert_eq!(beside(&calls, "eager"), []);
+        assert_eq!(beside(&calls, "split", Counted::Quiet), [(20.0, 21.0), (23.0, 22.0)]);
+        assert_eq!(beside(&calls, "eager", Counted::Quiet), []);
+    }
+
+    #[test]
+    fn disturbed_calls_count_if_all_do() {
+        let calls = calls("e-50 e40! e42 s-30 s20 g21 g22! s23 | s-30 s20! g25");
+        assert_eq!(beside(&calls, "split", Counted::Quiet), [(20.0, 21.0)]);
+        assert_eq!(beside(&calls, "split", Counted::All), [(20.0, 21.0), (23.0, 22.0), (20.0, 25.0)]);
+        assert_eq!(by_round(&calls, "eager", Counted::All), [(41.0, 21.5)]);
+        assert_eq!(neighbours(&calls, Counted::Quiet), []);
+        assert_eq!(neighbours(&calls, Counted::All), [(40.0, 42.0)]);
     }
 
     #[test]
     fn a_gate_that_changes_the_arm_pays_for_it() {
         // The second call of the gate is eager; the split after it follows another arm.
         let calls = calls("s-30 s20 g21 G90 s35 s22 g23");
-        assert_eq!(beside(&calls, "split"), [(20.0, 21.0), (20.0, 90.0), (22.0, 23.0)]);
+        assert_eq!(beside(&calls, "split", Counted::Quiet), [(20.0, 21.0), (20.0, 90.0), (22.0, 23.0)]);
     }
 
     #[test]
     fn other_arms_are_compared_by_rounds() {
         let calls = calls("e-50 e40 e42 s-30 s20 g21 g23 s20 | s-30 s20 g22 e-60 e44! e46");
-        assert_eq!(by_round(&calls, "eager"), [(41.0, 22.0), (46.0, 22.0)]);
-        assert_eq!(by_round(&calls, "split"), []);
+        assert_eq!(by_round(&calls, "eager", Counted::Quiet), [(41.0, 22.0), (46.0, 22.0)]);
+        assert_eq!(by_round(&calls, "split", Counted::Quiet), []);
     }
 
     #[test]
     fn neighbours_are_of_one_arm_and_counted_once() {
         let calls = calls("e-50 e40 e41 e42 s-30 s20 g21 g23 s20 s25 g26 s27! s28");
-        assert_eq!(neighbours(&calls), [(40.0, 41.0), (20.0, 25.0)]);
+        assert_eq!(neighbours(&calls, Counted::Quiet), [(40.0, 41.0), (20.0, 25.0)]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use anyhow::Result;
 use fusion_calibrations::stats::{CONFIDENCE, ratio_of_pairs};
 
 use crate::block::shapes_of;
-use crate::calls;
+use crate::calls::{self, Counted};
 use crate::daemon::{Daemon, runtime};
 use crate::example;
 use crate::figure::{Figure, Limit};
@@ -44,9 +44,9 @@ pub(crate) fn measure() -> Result<Vec<Figure>> {
         ];
         let document = example::run(Some(&daemon), &arguments)?;
         let name = format!("decode step of {model}, {blocks} blocks: gate / stock");
-        let mut pairs = calls::beside(&document.calls, "eager");
+        let mut pairs = calls::beside(&document.calls, "eager", Counted::Quiet);
         pairs.iter_mut().for_each(|(stock, gate)| std::mem::swap(stock, gate));
-        let own = ratio_of_pairs(&calls::neighbours(&document.calls), CONFIDENCE);
+        let own = ratio_of_pairs(&calls::neighbours(&document.calls, Counted::Quiet), CONFIDENCE);
         let limit = Limit::AtMost(1.005);
         let figure = match ratio_of_pairs(&pairs, CONFIDENCE) {
             Some(ratio) => Figure::new(name, ratio, "times", limit, pairs.len(), own)

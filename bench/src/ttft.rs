@@ -43,6 +43,7 @@ struct Length {
     rounds: usize,
     speed_up: Range,
     decode: Range,
+    decode_pairs: usize,
     self_comparison: SelfComparison,
     split_chunks: u32,
     chunks: u32,
@@ -137,17 +138,19 @@ fn run(command: &mut Command, what: &str) -> Result<Vec<u8>> {
 }
 
 fn judge(length: &Length) -> [Figure; 2] {
-    let Length { prompt_tokens, rounds, speed_up, decode, self_comparison: own, split_chunks, chunks } =
-        length;
+    let own = &length.self_comparison;
     let note = format!(
-        "feed-forward parts as a whole, attention by heads, large pages; {split_chunks} of {chunks} chunks were split; all samples are in target/bench/ttft.json"
+        "feed-forward parts as a whole, attention by heads, large pages; {} of {} chunks were split; all samples are in target/bench/ttft.json",
+        length.split_chunks, length.chunks
     );
-    let figure = |name: &str, range: Range, own: Range, limit| {
-        let name = format!("{name}, {prompt_tokens} tokens");
-        Figure::new(name, range.into(), "times", Limit::AtLeast(limit), *rounds, Some(own.into())).note(&note)
+    let figure = |name: &str, range: Range, pairs, own: Range, limit| {
+        let name = format!("{name}, {} tokens", length.prompt_tokens);
+        Figure::new(name, range.into(), "times", Limit::AtLeast(limit), pairs, Some(own.into())).note(&note)
     };
+    let first = "time to first token, stock over accelerated";
+    let decode = "decode steps per second, accelerated over stock";
     [
-        figure("time to first token, stock over accelerated", *speed_up, own.speed_up, SPEED_UP),
-        figure("decoded tokens per second, accelerated over stock", *decode, own.decode, DECODE),
+        figure(first, length.speed_up, length.rounds, own.speed_up, SPEED_UP),
+        figure(decode, length.decode, length.decode_pairs, own.decode, DECODE),
     ]
 }

@@ -28,7 +28,8 @@ fn printed(folder: &TempDir, difference: &str) -> String {
     let round = r#"{"stock_first": true,
         "stock": {"first_token_ms": 1500.0, "decode_tokens_per_second": 50.0},
         "accelerated": {"first_token_ms": 1200.0, "decode_tokens_per_second": 49.9, "chunks": {"split": 1, "eager": 0}},
-        "stock_again": {"first_token_ms": 1515.0, "decode_tokens_per_second": 50.0}}"#;
+        "stock_again": {"first_token_ms": 1515.0, "decode_tokens_per_second": 50.0},
+        "decode_steps_ms": [[20.0, 20.4, 20.4, 20.0], [20.0, 20.4, 20.4, 20.0]]}"#;
     let document = format!(
         r#"{{"schema": "fusiond.ttft/1", "model": "a model", "pair": "development", "units": "two units", "basis": "attached",
             "lengths": [{{"prompt_tokens": 2048, "rounds": [{round}, {round}, {round}], "largest_error": 1e-5,
@@ -52,15 +53,24 @@ fn what_was_measured_is_told_with_intervals() {
     let more = ["--prompt-tokens", "512,2048", "--rounds", "3", "-o", file.to_str().unwrap()];
     let run = run(&fake.path(), &ttft(&python, &more));
     assert_eq!(run.code, 0, "{}", run.stderr);
-    for text in
-        ["2048", "1500.0", "1200.0", "1.250 [", "0.990 [", "3 of 3", "the same", "says nothing about a Mac"]
-    {
+    for text in [
+        "2048",
+        "1500.0",
+        "1200.0",
+        "1.250 [",
+        "0.990 [",
+        "0.980 [",
+        "3 of 3",
+        "the same",
+        "says nothing about a Mac",
+    ] {
         assert!(run.stdout.contains(text), "{text}: {}", run.stdout);
     }
     let document: serde_json::Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(document["schema"], "fusionctl.bench.ttft/1");
     assert_eq!(document["measured"]["lengths"][0]["rounds"].as_array().unwrap().len(), 3);
     assert_eq!(document["lengths"][0]["split_chunks"], 3);
+    assert_eq!(document["lengths"][0]["decode_pairs"], 6);
     assert!(
         (document["lengths"][0]["self_comparison"]["decode"]["value"].as_f64().unwrap() - 1.0).abs() < 1e-9
     );

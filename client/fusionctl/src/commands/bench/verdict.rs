@@ -29,6 +29,9 @@ struct Round {
     /// A second call of stock; older packages made none.
     #[serde(default)]
     stock_again: Option<Sample>,
+    /// Decode steps in turn: stock, accelerated, accelerated, stock. Older packages made none.
+    #[serde(default)]
+    decode_steps_ms: Vec<[f64; 4]>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -86,8 +89,10 @@ pub(crate) struct Verdict {
     pub(crate) accelerated_ms: Option<Range>,
     /// Stock's time over the accelerated one, of calls made next to each other.
     pub(crate) speed_up: Option<Range>,
-    /// Accelerated tokens per second over stock's while decoding.
+    /// Accelerated tokens per second over stock's while decoding: of single steps in turn, or else of whole calls.
     pub(crate) decode: Option<Range>,
+    /// Pairs of steps that this is the middle of, or of calls.
+    pub(crate) decode_pairs: usize,
     /// The same two of stock beside stock: what the machine's noise makes of a ratio that is 1.
     pub(crate) self_comparison: SelfComparison,
     pub(crate) split_chunks: u32,
@@ -109,6 +114,12 @@ impl From<&Length> for Verdict {
         let rounds = &length.rounds;
         let accelerated = || rounds.iter().map(|round| (&round.stock, &round.accelerated));
         let again = || rounds.iter().filter_map(|round| Some((&round.stock, round.stock_again.as_ref()?)));
+        let steps: Vec<[f64; 4]> = rounds.iter().flat_map(|round| round.decode_steps_ms.clone()).collect();
+        let (decode, own_decode) = if steps.is_empty() {
+            (speeds(accelerated()), speeds(again()))
+        } else {
+            (in_turn(&steps), stock_in_turn(&steps))
+        };
         let chunks = rounds.iter().map(|round| round.accelerated.chunks);
         Self {
             prompt_tokens: length.prompt_tokens,
@@ -116,8 +127,9 @@ impl From<&Length> for Verdict {
             stock_ms: median_ms(rounds.iter().map(|round| &round.stock)),
             accelerated_ms: median_ms(rounds.iter().map(|round| &round.accelerated)),
             speed_up: speed_up(accelerated()),
-            decode: decode(accelerated()),
-            self_comparison: SelfComparison { speed_up: speed_up(again()), decode: decode(again()) },
+            decode: range(&decode),
+            decode_pairs: decode.len(),
+            self_comparison: SelfComparison { speed_up: speed_up(again()), decode: range(&own_decode) },
             split_chunks: chunks.clone().map(|chunks| chunks.split).sum(),
             chunks: chunks.map(|chunks| chunks.split + chunks.eager).sum(),
             first_difference: length.first_difference.clone(),
@@ -137,12 +149,30 @@ fn speed_up<'a>(pairs: impl Iterator<Item = (&'a Sample, &'a Sample)>) -> Option
     stats::ratio_of_pairs(&times, CONFIDENCE).map(Range::from)
 }
 
-/// Tokens per second of the latter over those of the former.
-fn decode<'a>(pairs: impl Iterator<Item = (&'a Sample, &'a Sample)>) -> Option<Range> {
+/// Tokens per second of whole calls, (latter, former).
+fn speeds<'a>(pairs: impl Iterator<Item = (&'a Sample, &'a Sample)>) -> Vec<(f64, f64)> {
     let speeds = |(stock, other): (&Sample, &Sample)| {
         other.decode_tokens_per_second.zip(stock.decode_tokens_per_second)
     };
-    stats::ratio_of_pairs(&pairs.filter_map(speeds).collect::<Vec<_>>(), CONFIDENCE).map(Range::from)
+    pairs.filter_map(speeds).collect()
+}
+
+/// Times of stock's and of accelerated steps; each the middle of two around, and between, the other's.
+fn in_turn(steps: &[[f64; 4]]) -> Vec<(f64, f64)> {
+    let pair = |[before, one, other, after]: &[f64; 4]| ((before * after).sqrt(), (one * other).sqrt());
+    steps.iter().map(pair).collect()
+}
+
+/// Stock's own two, each first in every other pair.
+fn stock_in_turn(steps: &[[f64; 4]]) -> Vec<(f64, f64)> {
+    let pair = |(place, [before, .., after]): (usize, &[f64; 4])| {
+        if place % 2 == 0 { (*before, *after) } else { (*after, *before) }
+    };
+    steps.iter().enumerate().map(pair).collect()
+}
+
+fn range(pairs: &[(f64, f64)]) -> Option<Range> {
+    stats::ratio_of_pairs(pairs, CONFIDENCE).map(Range::from)
 }
 
 #[cfg(test)]
@@ -158,6 +188,7 @@ mod tests {
             stock: stock(ms),
             accelerated: sample(ms, split),
             stock_again: Some(stock(ms * 1.01)),
+            decode_steps_ms: Vec::new(),
         };
         Length {
             prompt_tokens: 2048,
@@ -178,6 +209,23 @@ mod tests {
         assert!((own.speed_up.unwrap().value - 1.0 / 1.01).abs() < 1e-9 && own.decode.is_some());
         assert_eq!((verdict.split_chunks, verdict.chunks, verdict.rounds), (10, 10, 5));
         assert!(verdict.is_faithful());
+    }
+
+    #[test]
+    fn decoding_is_judged_by_steps_in_turn() {
+        let mut length = length(None);
+        // The machine slows down all the while; every accelerated step takes 2 % longer.
+        let step = |place: u32, slower: f64| 20.0 * slower * 1.001_f64.powf(f64::from(place));
+        for round in &mut length.rounds {
+            let quadruple = |first| {
+                [step(first, 1.0), step(first + 1, 1.02), step(first + 2, 1.02), step(first + 3, 1.0)]
+            };
+            round.decode_steps_ms = [0, 4, 8, 12].map(quadruple).into();
+        }
+        let verdict = Verdict::from(&length);
+        assert!((verdict.decode.unwrap().value - 1.0 / 1.02).abs() < 1e-9);
+        assert!((verdict.self_comparison.decode.unwrap().value - 1.0).abs() < 1e-9);
+        assert_eq!(verdict.decode_pairs, 20);
     }
 
     #[test]

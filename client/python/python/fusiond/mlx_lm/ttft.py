@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import fusiond
 from fusiond import identity
-from fusiond._missing import MissingPackageError, need
+from fusiond._missing import MissingPackageError, need, need_mlx
 from fusiond.mlx_lm import Acceleration, accelerate
+from fusiond.mlx_lm._acceleration import CHUNK_ROWS
 from fusiond.mlx_lm._version import TESTED, warn_if_unknown
 from fusiond.mlx_lm.transcript import Transcript, first_difference, largest_error, transcribe
 from fusiond.units import Units
@@ -33,6 +34,8 @@ SCHEMA = "fusiond.ttft/1"
 _SEED = 20_260_601
 # Every vocabulary begins with so many plain tokens.
 _LARGEST_TOKEN = 256
+# Decode steps of a round that are timed one by one: stock, accelerated, accelerated, stock, and so on. Whole transcripts are too far apart to tell half a percent.
+_QUADRUPLES = 16
 
 
 class Bench:
@@ -90,8 +93,29 @@ class Bench:
             "accelerated": {**_sample(accelerated), "chunks": chunks},
             # Stock beside stock: how far two calls of the same thing are apart, here and now.
             "stock_again": _sample(again),
+            "decode_steps_ms": self._decode_steps(prompt),
             "transcripts": (stock, accelerated),
         }
+
+    def _decode_steps(self, prompt: list[int]) -> list[list[float]]:
+        """Steps after the prompt, in quadruples: stock, accelerated, accelerated, stock. What drifts, drifts for both. Times in ms."""
+        mx = need_mlx()
+        cache = need("mlx_lm.models.cache", "mlx-lm", "to keep keys and values").make_prompt_cache(
+            self._model
+        )
+        mx.eval(self._model(mx.array([prompt[:CHUNK_ROWS]]), cache=cache))
+        token = mx.array([prompt[:1]])
+
+        def step(call: Any) -> float:
+            start = time.perf_counter()
+            mx.eval(call(token, cache=cache))
+            return (time.perf_counter() - start) * 1e3
+
+        stock, accelerated = self._acceleration.call_stock, self._model
+        # The first of each finds nothing in the processor's caches.
+        step(stock), step(accelerated)
+        turns = (stock, accelerated, accelerated, stock)
+        return [[step(call) for call in turns] for _ in range(_QUADRUPLES)]
 
     def _stock(self, prompt: list[int]) -> Transcript:
         with self._acceleration.suspended():
