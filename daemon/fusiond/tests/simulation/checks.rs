@@ -243,6 +243,13 @@ impl Checks {
         }
     }
 
+    /// What exploring might cost when a daemon went, and may cost its successor: a restart is no new budget.
+    pub fn restarted(&mut self, before_ms: Option<f64>, after_ms: f64) {
+        if before_ms.is_some_and(|before_ms| after_ms > before_ms + 1e-3) {
+            self.violated(format!("{after_ms:.1} ms may be explored with after a restart"));
+        }
+    }
+
     fn count_day(&mut self, outcome: &Outcome, now_ms: f64, figures: &mut Figures) {
         let day = (now_ms / DAY) as u64;
         if day != self.day {

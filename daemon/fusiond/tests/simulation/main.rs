@@ -11,7 +11,7 @@
 //!
 //! * the duty budget is never exceeded, by a count of its own;
 //! * nothing is measured while a client is busy; what was submitted before is over within a submission;
-//! * what exploring may cost clients is never more than 1 % of their time and what was given at first, less what it cost since the first daemon, by their reports;
+//! * what exploring may cost clients is never more than 1 % of their time and what was given at first, less what it cost since the first daemon, by their reports; a restart adds nothing;
 //! * nothing that was acknowledged is lost;
 //! * while a daemon runs, the served rows of a chunk lose less than 2 % against the best, in truth, after at most 5 split calls (of any number of rows) under new conditions or
 //!   with a new daemon; and the split calls of a day lose at most 1.5 % in the mean. Calls that run stock don't count: they use no ratio, and show nothing of the secondary unit,

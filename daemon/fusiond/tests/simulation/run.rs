@@ -34,6 +34,8 @@ pub struct Simulation {
     pub world: World,
     pub disk: Disk,
     pub figures: Figures,
+    /// What exploring might still cost when the last daemon went, in ms.
+    may_explore_ms: Option<f64>,
     pub checks: Checks,
     policy: Policy,
     pub daemon: Option<Daemon>,
@@ -97,6 +99,7 @@ impl Simulation {
             world: World::new(chip, seed),
             disk: Disk::default(),
             figures: Figures::default(),
+            may_explore_ms: None,
             checks: Checks::new(policy.clone()),
             policy,
             daemon: None,
@@ -165,7 +168,9 @@ impl Simulation {
     pub fn crash(&mut self) {
         self.figures.crashes += 1;
         self.crash_after = None;
-        self.daemon = None;
+        // What a full disk doesn't hold is lost: then only the sum over all daemons says something.
+        self.may_explore_ms =
+            self.daemon.take().map(|daemon| daemon.may_explore_ms()).filter(|_| !self.disk.full);
         for (number, client) in &mut self.clients {
             let served = client.served(CHUNK);
             let (regret, _) = client.judge(&self.world, CHUNK, &served);
@@ -181,6 +186,7 @@ impl Simulation {
         }
         let mut daemon = Daemon::start(self.policy.clone(), &self.disk, &self.world);
         self.checks.may_explore(daemon.may_explore_ms(), &self.figures);
+        self.checks.restarted(self.may_explore_ms.take(), daemon.may_explore_ms());
         for (number, client) in &self.clients {
             daemon.attach(*number, client);
         }
