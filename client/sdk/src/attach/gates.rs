@@ -273,7 +273,7 @@ impl Gates {
         for reset in news.resets.iter().filter(|reset| reset.number > last_reset) {
             kept.last_reset = kept.last_reset.max(reset.number);
             kept.state.regions.retain(|region| !is_reset(&region.key, reset));
-            self.all().iter().for_each(|gate| gate.reset(reset));
+            self.all().iter().for_each(|gate| gate.reset(reset, &kept, table));
         }
         let mut received = GateState { engine, regions: Vec::new() };
         let own = |state: &&v1::GateState| {
@@ -516,8 +516,10 @@ impl ArmGate {
         self.lock().publish_all();
     }
 
-    fn reset(&self, reset: &v1::GateReset) {
+    fn reset(&self, reset: &v1::GateReset, kept: &Kept, table: &Table) {
         let mut inner = self.lock();
+        // What ended before is forgotten, too.
+        self.drain(&mut inner);
         let known = inner.gate.export().regions;
         inner.each(|inner, workload| {
             let of_workload = known.iter().filter(|region| region.key.workload == workload.composition.name);
@@ -525,7 +527,12 @@ impl ArmGate {
                 inner.gate.reset(workload.id, region.key.bucket.first_rows());
             }
             workload.unlocked();
+            for rows in workload.seen() {
+                inner.open(workload, rows, table, kept);
+            }
         });
+        // The next call is decided by nothing older.
+        inner.publish_all();
     }
 
     fn import(&self, state: &GateState, kept: &Kept, table: &Table) {
