@@ -40,6 +40,9 @@ const ROUNDS: &str = "8";
 const PAIRS_A_ROUND: &str = "6";
 /// No round begins in a cell after so many seconds: a machine that others use takes longer.
 const SECONDS: &str = "90";
+/// The fixed arms, and those of them that are stock.
+const ARMS: [&str; 3] = ["eager", "compiled", "split"];
+const STOCK_ARMS: [&str; 2] = ["eager", "compiled"];
 /// Quiet pairs with every arm that are enough to leave the disturbed ones out.
 const QUIET_PAIRS: usize = 12;
 /// What the gate must reach of the best fixed arm's speed.
@@ -113,9 +116,6 @@ fn run(
     arguments.extend(life);
     example::run(Some(daemon), &arguments)
 }
-
-const ARMS: [&str; 3] = ["eager", "compiled", "split"];
-const STOCK_ARMS: [&str; 2] = ["eager", "compiled"];
 
 /// The gate's speed over each fixed arm's: the lowest is that over the best arm; and that over the faster stock arm. An arm without a pair could be the best one.
 fn judge(pair: &Pair, cell: &str, document: &Document) -> Vec<Figure> {

@@ -60,6 +60,7 @@ fn what_was_measured_is_told_with_intervals() {
         "1.250 [",
         "0.990 [",
         "0.980 [",
+        "decode pairs",
         "3 of 3",
         "the same",
         "says nothing about a Mac",

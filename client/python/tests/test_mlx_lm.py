@@ -15,7 +15,7 @@ import fusiond
 import mlx.core as mx
 import pytest
 from conftest import Daemon
-from fusiond.mlx_lm import Acceleration, UnknownVersionWarning, accelerate, accelerated
+from fusiond.mlx_lm import Acceleration, UnknownVersionWarning, accelerate, accelerated, ttft
 from fusiond.mlx_lm import _acceleration as implementation
 from fusiond.mlx_lm import _attention as attention
 from fusiond.mlx_lm._survey import survey
@@ -154,6 +154,33 @@ def test_the_daemon_hears_of_decoding_now_and_then(shares: Shares, monkeypatch: 
         monkeypatch.setattr(implementation, "monotonic", lambda seconds=seconds: seconds)
         mx.eval(model(tokens(1), cache=cache))
         assert shares.touched == touched
+
+
+def test_timed_decode_steps_take_turns(shares: Shares, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small()
+    acceleration = accelerate(model)
+    steps: list[str] = []
+
+    def watch(name: str, of: str) -> None:
+        real = getattr(Acceleration, of)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            steps.append(name)
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(Acceleration, of, call)
+
+    watch("stock", "call_stock")
+    watch("accelerated", "call_model")
+    # Nobody asks for text.
+    times = ttft.Bench(model, None, acceleration, tokens=1)._decode_steps(list(range(ROWS)))
+    turns = ["stock", "accelerated", "accelerated", "stock"]
+    assert steps == ["accelerated", "stock", "accelerated", *turns * len(times)], (
+        "the prompt, one of each, and turns"
+    )
+    assert [len(quadruple) for quadruple in times] == [4] * 16
+    assert all(0 < ms < 60_000 for quadruple in times for ms in quadruple)
+    assert shares.begun == [ROWS], "steps are no chunks"
 
 
 def test_a_decode_step_runs_the_layers_own_code(shares: Shares) -> None:

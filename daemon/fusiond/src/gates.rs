@@ -101,13 +101,13 @@ struct Inner {
     locks_version: u64,
     resets: Vec<(u64, Scope)>,
     book: LeaseBook,
-    file: File,
+    last_write: LastWrite,
 }
 
 /// What became of the last attempt to write this down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum File {
-    Written,
+enum LastWrite {
+    Done,
     Failed,
 }
 
@@ -152,7 +152,7 @@ impl Default for Gates {
             locks_version: 0,
             resets: Vec::new(),
             book: LeaseBook::new(EPSILON, STARTER_MS, MOST_MS),
-            file: File::Written,
+            last_write: LastWrite::Done,
         };
         // Clients that were told nothing are at version 0.
         Self { inner: Mutex::new(inner), version: watch::Sender::new(1) }
@@ -202,12 +202,7 @@ impl Gates {
             }
             inner.book.release(client);
         }
-        if !report.wants_lease {
-            return None;
-        }
-        if inner.file == File::Failed {
-            // There may be room by now: who writes tries once more.
-            self.version.send_modify(|version| *version += 1);
+        if !report.wants_lease || inner.last_write == LastWrite::Failed {
             return None;
         }
         let lease = inner.book.request(client)?;
@@ -218,17 +213,22 @@ impl Gates {
 
     /// What is to outlive the daemon is in the file.
     pub fn written(&self) {
-        self.inner().file = File::Written;
+        self.inner().last_write = LastWrite::Done;
     }
 
     /// It can't be written. Nobody explores until it can: a daemon that died meanwhile would come back with what it had leased.
     pub fn not_written(&self) {
         let mut inner = self.inner();
-        inner.file = File::Failed;
+        inner.last_write = LastWrite::Failed;
         if let Some(holder) = inner.book.holder() {
             inner.book.release(holder);
             self.version.send_modify(|version| *version += 1);
         }
+    }
+
+    /// Whether the last attempt to write it succeeded, or none was made.
+    pub fn is_written(&self) -> bool {
+        self.inner().last_write == LastWrite::Done
     }
 
     /// What exploring may still cost, in ms, without what is leased.
@@ -561,11 +561,11 @@ mod tests {
         assert!(news.has_changed().unwrap(), "the holder is told");
         news.mark_unchanged();
         gates.not_written();
-        assert!(!news.has_changed().unwrap(), "a write that fails is no reason for another");
         assert_eq!(gates.report(1, None, &wants), None);
-        assert!(news.has_changed().unwrap(), "who asks is a reason");
+        assert!(!news.has_changed().unwrap(), "who asks in vain wakes nobody");
+        assert!(!gates.is_written());
         gates.written();
-        assert!(gates.report(1, None, &wants).is_some());
+        assert!(gates.is_written() && gates.report(1, None, &wants).is_some());
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::service::Parts;
 
 /// How long news wait for more: they come with the calls of clients.
 const GATHERING: Duration = Duration::from_millis(500);
+/// Pause before a write that failed is tried again, if nothing changes meanwhile: as long as it fails, no client explores.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Announces what jobs commit and other conditions, and writes the file at the start and after each change.
 pub async fn keep(parts: Arc<Parts>) {
@@ -55,6 +57,7 @@ async fn write_changes(parts: &Arc<Parts>) {
         let changed = tokio::select! {
             changed = revision.changed() => changed,
             changed = gates.changed() => changed,
+            () = tokio::time::sleep(RETRY), if !parts.gates.is_written() => Ok(()),
         };
         if changed.is_err() {
             return;
@@ -72,7 +75,11 @@ pub fn save(parts: &Parts) {
     match write(&path, &snapshot) {
         Ok(()) => parts.gates.written(),
         Err(error) => {
-            tracing::warn!("the snapshot file is not up to date, and no client explores: {error}");
+            if parts.gates.is_written() {
+                tracing::warn!(
+                    "the snapshot file can't be written; no client explores until it can: {error}"
+                );
+            }
             parts.gates.not_written();
         }
     }

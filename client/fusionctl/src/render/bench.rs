@@ -8,7 +8,7 @@ use crate::commands::bench::verdict::{Measured, Range, Verdict};
 use crate::output::Output;
 
 const LEGEND: &str = "first token: median of the rounds, in ms; speed-up: stock's time over the accelerated one of calls made next to each \
-other, with its 95 % interval; decode: accelerated tokens per second over stock's, of single steps in turn; A/A: the same two of stock beside stock, which a quiet machine shows as 1; split: prefill chunks that were \
+other, with its 95 % interval; decode: accelerated tokens per second over stock's, of pairs of single steps in turn; A/A: the same two of stock beside stock, which a quiet machine shows as 1; split: prefill chunks that were \
 split, of all";
 
 /// One line for each length of prompt.
@@ -42,6 +42,7 @@ fn stacks() -> Vec<Stack<Verdict>> {
             Column::number("A/A", |verdict| range(verdict.self_comparison.speed_up)),
             Some(Column::number("A/A decode", |verdict| range(verdict.self_comparison.decode))),
         ),
+        (Column::number("decode pairs", |verdict| verdict.decode_pairs.to_string()), None),
         (
             Column::number("split", |verdict| format!("{} of {}", verdict.split_chunks, verdict.chunks)),
             Some(Column::text("tokens", tokens)),

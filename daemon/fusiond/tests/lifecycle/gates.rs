@@ -77,7 +77,8 @@ impl Raw {
     }
 
     async fn delta(&mut self) -> v1::Delta {
-        match self.told.message().await.unwrap().unwrap().message.unwrap() {
+        let told = tokio::time::timeout(Duration::from_secs(60), self.told.message());
+        match told.await.expect("nothing was told").unwrap().unwrap().message.unwrap() {
             Told::Delta(delta) => delta,
             other => panic!("{other:?}"),
         }
@@ -334,7 +335,7 @@ pub async fn nobody_explores_while_that_cant_be_written_down() {
     eventually("no write under way", async || std::fs::create_dir(&in_the_way).ok()).await;
     let something = v1::LockGateRequest { workload: "another".to_owned(), rows: None, arm: 1 };
     gates(&daemon).await.lock_gate(something).await.unwrap();
-    // The holder is told, and asking makes the daemon try again; in vain.
+    // The holder is told, and asks in vain.
     while holder.delta().await.gate_lease.is_none_or(|lease| lease.ms > 0.0) {}
     holder.report(wants()).await;
     assert!(tokio::time::timeout(Duration::from_millis(1500), holder.delta()).await.is_err());

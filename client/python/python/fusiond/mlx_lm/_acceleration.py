@@ -112,8 +112,8 @@ class Acceleration:
                 self._install()
 
     def call_stock(self, *args: Any, **kwargs: Any) -> Any:
-        """One call of the model's own code, for comparing: less to do before and after it than for ``suspended``."""
-        own = type(self._model).__bases__[0] if self.active else type(self._model)
+        """One call of the model's own code, for comparing single steps, which ``suspended`` would disturb."""
+        own: Any = _own_class(self._model) if self.active else type(self._model)
         return own.__call__(self._model, *args, **kwargs)
 
     def _install(self) -> None:
@@ -157,7 +157,7 @@ class Acceleration:
         """Gives the model back as it was. Twice is fine."""
         if not self.active:
             return
-        _become(self._model, type(self._model).__bases__[0])
+        _become(self._model, _own_class(self._model))
         object.__delattr__(self._model, _PLACE)
         with self._lock:
             self._rest()
@@ -316,7 +316,7 @@ def accelerate(
         if known.acceleration.is_of(model):
             return known.acceleration
         # A copy of an accelerated model: one of its own.
-        _become(model, type(model).__bases__[0])
+        _become(model, _own_class(model))
     warn_if_unknown()
     found = survey(model)
     layers = list(dict.fromkeys(linear.layer for linear in found.linears))
@@ -346,6 +346,11 @@ def accelerated(model: Any, **options: Any) -> Iterator[Acceleration]:
 def _become(module: Any, kind: type) -> None:
     # Not by way of MLX's own `__setattr__`: this is no part of the model's state.
     object.__setattr__(module, "__class__", kind)
+
+
+def _own_class(module: Any) -> type:
+    """The class of a module that asks now, before it did."""
+    return type(module).__bases__[0]
 
 
 @functools.cache

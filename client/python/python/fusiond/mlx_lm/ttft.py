@@ -100,9 +100,8 @@ class Bench:
     def _decode_steps(self, prompt: list[int]) -> list[list[float]]:
         """Steps after the prompt, in quadruples: stock, accelerated, accelerated, stock. What drifts, drifts for both. Times in ms."""
         mx = need_mlx()
-        cache = need("mlx_lm.models.cache", "mlx-lm", "to keep keys and values").make_prompt_cache(
-            self._model
-        )
+        caches = need("mlx_lm.models.cache", "mlx-lm", "to keep keys and values")
+        cache = caches.make_prompt_cache(self._model)
         mx.eval(self._model(mx.array([prompt[:CHUNK_ROWS]]), cache=cache))
         token = mx.array([prompt[:1]])
 
@@ -113,7 +112,8 @@ class Bench:
 
         stock, accelerated = self._acceleration.call_stock, self._model
         # The first of each finds nothing in the processor's caches.
-        step(stock), step(accelerated)
+        for call in (stock, accelerated):
+            step(call)
         turns = (stock, accelerated, accelerated, stock)
         return [[step(call) for call in turns] for _ in range(_QUADRUPLES)]
 
