@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use runner::{Run, command, mistakes, run, run_in};
+use runner::{Run, command, copy_program, mistakes, run, run_in};
 use support::{Ending, Fake, Hung, Script, directory};
 use tonic::Code;
 
@@ -243,7 +243,7 @@ fn without_a_daemon_the_store_is_opened_by_fusiond() {
     let (installed, elsewhere) = (folder("installed"), folder("elsewhere"));
     // A copy, because the real fusiond may lie beside the built one.
     let program = installed.join("fusionctl");
-    fs::copy(env!("CARGO_BIN_EXE_fusionctl"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_fusionctl"), &program);
     let store = |arguments: &[&str]| -> Run {
         let mut command = Command::new(&program);
         command.args(["store"]).args(arguments).env("PATH", &elsewhere);
@@ -277,7 +277,7 @@ fn the_probe_is_the_workers() {
     let directory = directory();
     let program = directory.path().join("fusionctl");
     // A copy, because the real worker may lie beside the built one.
-    fs::copy(env!("CARGO_BIN_EXE_fusionctl"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_fusionctl"), &program);
     let probe = |arguments: &[&str], variables: &[(&str, &Path)]| -> Run {
         let mut command = Command::new(&program);
         command.args(arguments).env_clear().envs(variables.iter().copied()).output().unwrap().into()

@@ -53,3 +53,8 @@ pub fn mistakes(socket: &Path, cases: &[(&[&str], &str)]) {
         assert_eq!(run.stdout, "", "{arguments:?}");
     }
 }
+
+/// A copy of a program, made by another process: while this one held it open for writing, a child that another test starts would inherit that, and nobody could run the copy.
+pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
+    assert!(Command::new("cp").arg(from.as_ref()).arg(to).status().unwrap().success());
+}

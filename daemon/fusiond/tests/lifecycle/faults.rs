@@ -11,7 +11,7 @@ use fusion_client::v1;
 use tonic::Code;
 
 use crate::serving::raw_ratios;
-use crate::support::{Place, collect, entry, eventually, failures, shape, tally};
+use crate::support::{Place, collect, copy_program, entry, eventually, failures, shape, tally};
 
 fn wire(rows: u32, inputs: u32, outputs: u32, format: &str, layout: &str) -> v1::GetRatioRequest {
     let layer = v1::Layer { inputs, outputs, format: format.to_owned(), layout: layout.to_owned() };
@@ -200,7 +200,7 @@ pub async fn a_foreign_user_is_refused() {
     }
     std::fs::set_permissions(place.socket().as_path(), std::fs::Permissions::from_mode(0o666)).unwrap();
     let copy = place.directory.path().join("fusiond-tests");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    copy_program(std::env::current_exe().unwrap(), &copy);
     let output = Command::new(&copy)
         .args(["--ask-status", place.socket().as_path().to_str().unwrap()])
         .uid(65534)

@@ -10,7 +10,7 @@ use fusion_client::state::{crash_log, log_file};
 use fusion_client::{Client, ClientError, Deadlines};
 use std::time::Duration;
 
-use crate::support::{Daemon, Place, eventually};
+use crate::support::{Daemon, Place, copy_program, eventually};
 
 /// "The program was replaced": `fusiond --help` documents it.
 const REPLACED: i32 = 79;
@@ -194,7 +194,7 @@ fn own_program(place: &Place) -> PathBuf {
 
 fn replace(program: &Path) {
     let fresh = program.with_extension("new");
-    std::fs::copy(env!("CARGO_BIN_EXE_fusiond"), &fresh).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_fusiond"), &fresh);
     std::fs::rename(&fresh, program).unwrap();
 }
 
