@@ -19,13 +19,13 @@ use crate::worker::Worker;
 const MODEL: &str = "llama-3.2-1b";
 const ROWS: u32 = 512;
 /// Pairs of split calls that count, at most.
-const PAIRS: usize = 24;
+const PAIRS: usize = 64;
 /// Rounds before those that count: the daemon follows what it is told.
 const FOLLOWED: usize = 6;
 /// Attempts to calibrate a layer: other programs may disturb all calls of one.
 const ATTEMPTS: usize = 2;
 /// Time for a layer: on a machine that others use, most rounds are disturbed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Every layer of the model, split as the daemon says to a client that is attached and reports its calls.
 ///

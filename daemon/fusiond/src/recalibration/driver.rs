@@ -1,9 +1,8 @@
 //! Asks the planner, and does what it says.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use fusion_calibrations::conditions::Conditions;
 use fusion_calibrations::engine::Engine;
@@ -11,17 +10,17 @@ use fusion_calibrations::estimate::Provenance;
 use fusion_calibrations::lines::Lines;
 use fusion_calibrations::record::Record;
 use fusion_calibrations::shape::Shape;
-use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{broadcast, watch};
 
+use super::asked::{Asked, chosen};
+use super::changes::{Changes, Clocks};
+use super::end::{End, follow};
 use super::measuring_lock::MeasuringLock;
 use super::recent;
 use super::wants::Served;
 use super::{View, now, state_file};
 use crate::clients::Activity;
-use crate::clocks;
 use crate::configuration;
-use crate::jobs::{Board, Freshness, JobError, JobEvent, JobHandle, JobRequest, Measurer};
+use crate::jobs::{Freshness, JobRequest, Measurer};
 use crate::planner::{
     self, Cause, ClientActivity, Decision, Hold, Inputs, Interest, Job, Load, Lock, Moment, Policy, Share,
     Subject, Want, WorkerState,
@@ -67,50 +66,6 @@ struct Driver {
     served: HashMap<(Engine, Shape), Lines>,
     /// Who measured last.
     last: Option<Measurer>,
-}
-
-/// An answer of the planner, for one engine.
-struct Asked {
-    by: Measurer,
-    decision: Decision,
-    wants: Vec<Want>,
-}
-
-impl Asked {
-    /// The lines that are served for what is wanted.
-    fn served(&self, own: Option<&Identity>) -> Vec<((Engine, Shape), Lines)> {
-        let Some(own) = own else { return Vec::new() };
-        let engine = self.by.engine(&own.engine);
-        let lines = |want: &Want| Some(((engine.clone(), want.shape), want.known.lines()?));
-        self.wants.iter().filter_map(lines).collect()
-    }
-}
-
-impl fmt::Display for Asked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.by, &self.decision) {
-            (Measurer::Client { worker, .. }, Decision::Run(_)) => {
-                write!(f, "{} with '{worker}'", self.decision)
-            }
-            _ => self.decision.fmt(f),
-        }
-    }
-}
-
-/// The place of the first that may run; else of the one that may soonest: who waits for no moment comes last.
-fn chosen(all: &[Asked]) -> usize {
-    let until = |place: &usize| match &all[*place].decision {
-        Decision::Run(_) => None,
-        Decision::NotNow { until, .. } => Some((until.is_none(), *until)),
-    };
-    (0..all.len()).min_by_key(until).expect("the own worker is always asked")
-}
-
-/// What came of a planned job.
-enum End {
-    Measured { machine_ms: f64 },
-    Failed(Subject, String),
-    Interrupted,
 }
 
 impl Driver {
@@ -436,29 +391,6 @@ fn title(by: &Measurer) -> String {
     }
 }
 
-/// What a job says until its end.
-async fn follow(mut handle: JobHandle, shape: Shape) -> End {
-    let mut failure = None;
-    while let Some(event) = handle.events.recv().await {
-        match event {
-            Ok(JobEvent::ShapeFailed { reason, .. }) => failure = Some(reason),
-            Ok(JobEvent::Finished(tally)) => {
-                return match failure {
-                    Some(reason) => End::Failed(Subject::Shape(shape), reason),
-                    None => End::Measured { machine_ms: tally.machine_ms },
-                };
-            }
-            Ok(_) => {}
-            Err(JobError::Cancelled | JobError::Draining) => return End::Interrupted,
-            Err(error @ (JobError::NoWorker(_) | JobError::WorkersDie(_))) => {
-                return End::Failed(Subject::Worker, error.to_string());
-            }
-            Err(error) => return End::Failed(Subject::Shape(shape), error.to_string()),
-        }
-    }
-    End::Interrupted
-}
-
 fn policy(configuration: &configuration::Configuration) -> Policy {
     let share = |value| Share::new(value).unwrap_or(Share::NONE);
     Policy {
@@ -473,89 +405,4 @@ fn policy(configuration: &configuration::Configuration) -> Policy {
 fn load(observed: &Observed, others: Option<f64>) -> Load {
     let cpu = observed.readings.cpu_pressure.into_iter().chain(others).reduce(f64::max);
     Load { cpu, gpu: observed.readings.gpu_busy }
-}
-
-/// Tells when the clocks part.
-struct Clocks {
-    monotonic: Instant,
-    wall: SystemTime,
-}
-
-impl Clocks {
-    fn now() -> Self {
-        Self { monotonic: Instant::now(), wall: SystemTime::now() }
-    }
-
-    /// Whether they parted since the last question.
-    fn jumped(&mut self) -> bool {
-        let before = std::mem::replace(self, Self::now());
-        let passed = self.monotonic.duration_since(before.monotonic);
-        clocks::part(passed, self.wall.duration_since(before.wall).ok())
-    }
-}
-
-/// Everything whose change may change a decision.
-struct Changes {
-    busy: watch::Receiver<usize>,
-    population: watch::Receiver<u64>,
-    revision: watch::Receiver<u64>,
-    observed: watch::Receiver<Observed>,
-    configuration: watch::Receiver<configuration::Current>,
-    identity: watch::Receiver<Option<Identity>>,
-    hold: watch::Receiver<Hold>,
-    board: watch::Receiver<Board>,
-    commits: broadcast::Receiver<Arc<Record>>,
-}
-
-impl Changes {
-    fn of(parts: &Parts) -> Self {
-        Self {
-            busy: parts.clients.busy(),
-            population: parts.clients.population(),
-            revision: parts.clients.revision(),
-            observed: parts.sensors.subscribe(),
-            configuration: parts.configuration.clone(),
-            identity: parts.jobs.identity(),
-            hold: parts.recalibration.hold.subscribe(),
-            board: parts.jobs.board(),
-            commits: parts.jobs.commits(),
-        }
-    }
-
-    /// Waits for the first change, or for `until`; with the record, if it is a commit.
-    async fn wait(&mut self, until: Option<Moment>) -> Option<Arc<Record>> {
-        let timer = async {
-            match until {
-                Some(until) => tokio::time::sleep(until.since(now())).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = timer => None,
-            _ = self.busy.changed() => None,
-            _ = self.population.changed() => None,
-            _ = self.revision.changed() => None,
-            _ = self.observed.changed() => None,
-            _ = self.configuration.changed() => None,
-            _ = self.identity.changed() => None,
-            _ = self.hold.changed() => None,
-            _ = self.board.changed() => None,
-            commit = self.commits.recv() => match commit {
-                Ok(record) => Some(record),
-                // The table has them all.
-                Err(RecvError::Lagged(_)) => None,
-                Err(RecvError::Closed) => std::future::pending().await,
-            },
-        }
-    }
-
-    fn commit_that_waits(&mut self) -> Option<Arc<Record>> {
-        loop {
-            match self.commits.try_recv() {
-                Ok(record) => return Some(record),
-                Err(broadcast::error::TryRecvError::Lagged(_)) => {}
-                Err(_) => return None,
-            }
-        }
-    }
 }

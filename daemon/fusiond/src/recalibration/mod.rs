@@ -12,7 +12,10 @@
 //! The [planner](crate::planner) decides; here it is asked, told, and obeyed. One task; it sleeps until something that a decision rests on
 //! changes, or until the moment that the planner named.
 
+mod asked;
+mod changes;
 mod driver;
+mod end;
 mod measurers;
 mod measuring_lock;
 mod recent;
