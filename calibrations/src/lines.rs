@@ -25,6 +25,11 @@ impl Lines {
         Ratio::saturating(self.primary_ms_per_row / (self.primary_ms_per_row + self.secondary_ms_per_row))
     }
 
+    /// Time of one row of a split at that share, without what splitting itself costs, in ms.
+    pub fn balanced_ms_per_row(&self) -> f64 {
+        self.primary_ms_per_row * (1.0 - self.balanced_ratio().get())
+    }
+
     /// Predicted time of `rows` rows with `secondary_rows` of them on the secondary unit, in ms; stock for 0.
     pub fn split_ms(&self, rows: u32, secondary_rows: u32) -> f64 {
         if secondary_rows == 0 {
@@ -42,8 +47,7 @@ impl Lines {
 
     /// The number of rows from which on a balanced split is predicted to beat stock; `None` if it never does.
     pub fn break_even_rows(&self) -> Option<f64> {
-        let balanced = self.balanced_ratio().get();
-        let gain_per_row = self.stock_ms_per_row - self.primary_ms_per_row * (1.0 - balanced);
+        let gain_per_row = self.stock_ms_per_row - self.balanced_ms_per_row();
         (gain_per_row > 0.0).then(|| (self.overhead_ms / gain_per_row).max(0.0))
     }
 }

@@ -26,6 +26,8 @@ use crate::table::{self, Table};
 pub const TYPICAL_ROWS: u32 = 2048;
 /// What the rows that clients chose may lose before they are told, as a share of a split's time.
 const WORTH_TELLING: f64 = 0.0025;
+/// A change of what a split gains, as a share, that is worth a message: whether a layer is split at all hangs on it.
+const GAIN_WORTH_TELLING: f64 = 0.01;
 /// A change of a line, as a share, that is worth a message though the balance is the same: what a split gains against what is never split depends on it.
 const PACE_WORTH_TELLING: f64 = 0.1;
 
@@ -87,9 +89,11 @@ impl Followed {
 }
 
 fn is_worth_telling(told: &Lines, now: &Lines) -> bool {
+    let moved = |of: fn(&Lines) -> f64, most| (of(now) / of(told)).ln().abs() > most;
     loss(told, now) > WORTH_TELLING
-        || moved(now.primary_ms_per_row, told.primary_ms_per_row)
-        || moved(now.secondary_ms_per_row, told.secondary_ms_per_row)
+        || moved(|lines| lines.stock_ms_per_row / lines.balanced_ms_per_row(), GAIN_WORTH_TELLING)
+        || moved(|lines| lines.primary_ms_per_row, PACE_WORTH_TELLING)
+        || moved(|lines| lines.secondary_ms_per_row, PACE_WORTH_TELLING)
 }
 
 /// What was asked for.
@@ -217,10 +221,6 @@ impl Knowledge {
     }
 }
 
-fn moved(now: f64, told: f64) -> bool {
-    (now / told).ln().abs() > PACE_WORTH_TELLING
-}
-
 /// What is stored of a layer, with live lines: they answer where a split was measured to win, but a measured loss stays one.
 fn followed(stored: v1::LayerKnowledge, lines: Lines) -> v1::LayerKnowledge {
     let losses = stored.measured.into_iter().filter(|measured| measured.secondary_rows == 0);
@@ -277,15 +277,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_are_told_what_their_rows_lose_and_of_another_pace() {
+    fn clients_are_told_what_their_rows_lose_what_a_split_gains_and_of_another_pace() {
         let told = Lines {
             primary_ms_per_row: 0.01,
             secondary_ms_per_row: 0.02,
             overhead_ms: 0.0,
             stock_ms_per_row: 0.01,
         };
-        let is_told = |primary: f64, secondary: f64| {
+        let is_told = |primary: f64, secondary: f64, stock: f64| {
             let now = Lines {
+                stock_ms_per_row: told.stock_ms_per_row * stock,
                 primary_ms_per_row: told.primary_ms_per_row * primary,
                 secondary_ms_per_row: told.secondary_ms_per_row * secondary,
                 ..told
@@ -293,11 +294,14 @@ mod tests {
             is_worth_telling(&told, &now)
         };
         // Both slower alike: the rows stay right.
-        assert!(!is_told(1.09, 1.09));
-        assert!(is_told(1.11, 1.11));
-        assert!(is_told(0.89, 0.89));
+        assert!(!is_told(1.09, 1.09, 1.09));
+        assert!(is_told(1.11, 1.11, 1.11));
+        assert!(is_told(0.89, 0.89, 0.89));
         // One against the other: 0.1 % and 1 % are lost.
-        assert!(!is_told(1.0015, 1.0));
-        assert!(is_told(1.015, 0.985));
+        assert!(!is_told(1.0015, 1.0, 1.0015));
+        assert!(is_told(1.015, 0.985, 1.015));
+        // The rows stay right, if it is worth splitting at all.
+        assert!(!is_told(1.0, 1.0, 0.995));
+        assert!(is_told(1.0, 1.0, 0.98));
     }
 }

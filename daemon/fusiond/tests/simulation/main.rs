@@ -74,6 +74,9 @@ const KEPT: &[(u64, u32)] = &[
     (109, 28),
     // Three accidents on the calls of a split, while the first calls after a change beat stock: a false loss.
     (1062, 3),
+    // A first call under new conditions that showed the secondary unit alone: a layer wasn't split any more, and so not observed.
+    (2087, 19),
+    (2181, 22),
 ];
 
 fn main() -> ExitCode {
