@@ -35,11 +35,11 @@ const PAIRS: [Pair; 2] = [
 ];
 /// Calls of the first life: the gate wants five to know stock.
 const FIRST_LIFE: &str = "7";
-/// Rounds of the second life, and pairs of the gate and its neighbour in each: 48 pairs resolve 1 % where two calls differ by 2 %.
-const ROUNDS: &str = "8";
+/// Rounds of the second life, and pairs of the gate and its neighbour in each: 144 pairs resolve 0.6 % where two calls differ by 2 %.
+const ROUNDS: &str = "24";
 const PAIRS_A_ROUND: &str = "6";
 /// No round begins in a cell after so many seconds: a machine that others use takes longer.
-const SECONDS: &str = "90";
+const SECONDS: &str = "150";
 /// The fixed arms, and those of them that are stock.
 const ARMS: [&str; 3] = ["eager", "compiled", "split"];
 const STOCK_ARMS: [&str; 2] = ["eager", "compiled"];

@@ -64,7 +64,7 @@ type Measure = fn() -> Result<Vec<Figure>>;
 const GROUPS: &[(&str, &str, Measure)] = &[
     ("split", "speed-up of a split on the development pair", split::measure),
     ("efficiency", "what a split keeps of both units' speed, layer by layer", efficiency::measure),
-    ("block", "the block example through the gate against fixed arms (takes minutes)", block::measure),
+    ("block", "the block example through the gate against fixed arms (takes half an hour)", block::measure),
     ("decode", "a decode step through the gate against stock", decode::measure),
     ("ttft", "time to first token in MLX-LM, stock and accelerated in turn", ttft::measure),
     ("asymmetric", "chosen ratio on pairs of unknown speed", asymmetric::measure),

@@ -8,6 +8,7 @@ use fusion_calibrations::gate::{RegionKey, RegionState};
 #[derive(Debug, Default)]
 pub(in crate::attach) struct Reporter {
     told: BTreeMap<RegionKey, RegionState>,
+    /// Whether a lease was wanted.
     pub(super) wanted: bool,
 }
 
