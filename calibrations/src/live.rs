@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_isnt_given_up_for_one_call_that_shows_the_slower_unit_alone() {
+    fn a_split_isnt_given_up_for_calls_that_show_the_slower_unit_alone() {
         // The primary unit is slower beside another one, as on M2, and low power slows everything.
         let stored = Lines { primary_ms_per_row: 0.012, ..STORED };
         let slow = Lines {
@@ -271,8 +271,10 @@ mod tests {
         let mut live = LiveLines::new(stored);
         let observation = call(slow, 585, Unit::Secondary);
         assert_eq!(observation.finish_times.exact_ms(Unit::Primary), None);
-        live.observe(&observation);
-        assert!(splits(&live.lines()), "{:?}", live.lines());
+        for _ in 0..=ENOUGH_TO_LOSE {
+            live.observe(&observation);
+            assert!(splits(&live.lines()), "{:?}", live.lines());
+        }
     }
 
     #[test]
