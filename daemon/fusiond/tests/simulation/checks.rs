@@ -170,7 +170,7 @@ impl Checks {
         }
         match told {
             Some(told) => {
-                // A daemon that was just started believed nothing yet.
+                // A daemon that was just started begins anew.
                 if self.told != Some(told) {
                     figures.changes += 1;
                     (self.since_change, self.wrong_until) = (Some(0), 0);
@@ -243,10 +243,8 @@ impl Checks {
         }
     }
 
-    /// A daemon starts: it begins anew, though no client called while none was there. What exploring might cost when its predecessor went, and
-    /// what it may cost now: a restart is no new budget.
-    pub fn starts_daemon(&mut self, before_ms: Option<f64>, after_ms: f64) {
-        self.told = None;
+    /// What exploring might cost when a daemon went, and may cost its successor: a restart is no new budget.
+    pub fn restarted(&mut self, before_ms: Option<f64>, after_ms: f64) {
         if before_ms.is_some_and(|before_ms| after_ms > before_ms + 1e-3) {
             self.violated(format!("{after_ms:.1} ms may be explored with after a restart"));
         }

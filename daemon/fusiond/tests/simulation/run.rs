@@ -186,7 +186,7 @@ impl Simulation {
         }
         let mut daemon = Daemon::start(self.policy.clone(), &self.disk, &self.world);
         self.checks.may_explore(daemon.may_explore_ms(), &self.figures);
-        self.checks.starts_daemon(self.may_explore_ms.take(), daemon.may_explore_ms());
+        self.checks.restarted(self.may_explore_ms.take(), daemon.may_explore_ms());
         for (number, client) in &self.clients {
             daemon.attach(*number, client);
         }
